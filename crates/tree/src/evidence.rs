@@ -12,7 +12,7 @@ use rustix::{
 use crate::{
     identity::ctime,
     journal::Journal,
-    times::{self, ChangeTime},
+    times::{self, Time},
 };
 
 /// The evidence that the files which an earlier run left in a directory are complete.
@@ -21,7 +21,7 @@ pub(crate) struct WriteEvidence {
     /// `true` if files changed in this boot are intact, because the page cache still has their data.
     is_of_this_boot: bool,
     /// Every file that was last changed before this moment is on stable storage.
-    synced_before: Option<ChangeTime>,
+    synced_before: Option<Time>,
 }
 
 impl WriteEvidence {
@@ -38,29 +38,25 @@ impl WriteEvidence {
 
     /// Returns `true` if size and times of this file prove that all of it was written. Otherwise it must be compared.
     pub fn vouches_for(&self, file: &Stat) -> bool {
-        let (seconds, nanoseconds) = ctime(file);
-        let changed = (seconds, nanoseconds as u32);
         // File systems may store a time rounded down, so the latest moment that it can stand for is compared.
-        let is_before = |synced: ChangeTime| {
-            times::latest_change(file).is_some_and(|change| change < (synced.0, synced.1.into()))
-        };
+        let is_before =
+            |synced: Time| times::latest_change(file).is_some_and(|change| change < synced);
         let is_synced = self.synced_before.is_some_and(is_before);
-        is_synced || (self.is_of_this_boot && Boot::now().has_seen(changed))
+        is_synced || (self.is_of_this_boot && Boot::now().has_seen(ctime(file)))
     }
 }
 
 /// Returns `true` if a file or directory was last changed before this boot. A time in the future may come from the
 /// clock of another machine and proves nothing.
 pub(crate) fn is_from_before_this_boot(file: &Stat) -> bool {
-    let (seconds, nanoseconds) = ctime(file);
-    (seconds, nanoseconds as u32) < Boot::now().began
+    ctime(file) < Boot::now().began
 }
 
 /// The current boot, according to the clocks of this process. Both clocks are read each time, because the wall clock
 /// may be set. A time namespace may have another `CLOCK_BOOTTIME` (time_namespaces(7)).
 struct Boot {
-    began: ChangeTime,
-    now: ChangeTime,
+    began: Time,
+    now: Time,
 }
 
 impl Boot {
@@ -72,18 +68,18 @@ impl Boot {
 
     /// Returns `true` if the change happened in this boot. A time after `now` comes from another clock and proves
     /// nothing.
-    fn has_seen(&self, changed: ChangeTime) -> bool {
+    fn has_seen(&self, changed: Time) -> bool {
         self.began <= changed && changed <= self.now
     }
 }
 
 /// Returns the wall clock time that the kernel uses for change times.
-pub(crate) fn now() -> ChangeTime {
+pub(crate) fn now() -> Time {
     // File systems use the coarse clock, which may be one tick late.
     moment(clock_gettime(ClockId::RealtimeCoarse))
 }
 
-fn moment(time: Timespec) -> ChangeTime {
+fn moment(time: Timespec) -> Time {
     (time.tv_sec, time.tv_nsec as u32)
 }
 

@@ -15,11 +15,11 @@ pub(crate) fn size(stat: &Stat) -> u64 {
 }
 
 /// Returns the modification time in a comparable form.
-pub(crate) fn mtime(stat: &Stat) -> (i64, u64) {
-    (stat.st_mtime, stat.st_mtime_nsec)
+pub(crate) fn mtime(stat: &Stat) -> (i64, u32) {
+    (stat.st_mtime, stat.st_mtime_nsec as u32)
 }
 
 /// Returns the change time in a comparable form.
-pub(crate) fn ctime(stat: &Stat) -> (i64, u64) {
-    (stat.st_ctime, stat.st_ctime_nsec)
+pub(crate) fn ctime(stat: &Stat) -> (i64, u32) {
+    (stat.st_ctime, stat.st_ctime_nsec as u32)
 }

@@ -122,13 +122,12 @@ pub enum JournalError {
 impl Identity {
     /// Returns the current state of a file.
     pub(crate) fn of(stat: &Stat) -> Self {
-        let time = |(seconds, nanoseconds)| (seconds, nanoseconds as u32);
         Self {
             dev: stat.st_dev,
             ino: stat.st_ino,
             size: size(stat),
-            mtime: time(mtime(stat)),
-            ctime: time(ctime(stat)),
+            mtime: mtime(stat),
+            ctime: ctime(stat),
         }
     }
 }

@@ -9,17 +9,14 @@ use thalweg_sys::Errno;
 
 use crate::identity::{ctime, mtime};
 
-/// A moment as seconds and nanoseconds since 1970.
-pub(crate) type ChangeTime = (i64, u32);
-
 /// Seconds and nanoseconds since 1970.
-type Time = (i64, u64);
+pub(crate) type Time = (i64, u32);
 
-const SECOND: u64 = 1_000_000_000;
+const SECOND: u32 = 1_000_000_000;
 
 /// Resolutions in nanoseconds: whole seconds (ext4 with inodes of 128 bytes, HFS+), 10 ms (exFAT), 1 us (UDF), 100 ns
 /// (NTFS, SMB).
-const STEPS: [u64; 4] = [SECOND, 10_000_000, 1_000, 100];
+const STEPS: [u32; 4] = [SECOND, 10_000_000, 1_000, 100];
 
 /// Magic numbers (statfs(2)) of file systems that report the modification time in place of the change time.
 const FAT: u64 = 0x4d44;
@@ -38,7 +35,7 @@ const DAY: i64 = 86_400;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Resolution {
     /// Nanoseconds between two storable times.
-    step: u64,
+    step: u32,
     /// `true` if times before 1980 cannot be stored.
     is_fat: bool,
 }
@@ -48,7 +45,7 @@ impl Resolution {
     pub fn of(file: &Stat, fs: impl FnOnce() -> Result<StatFs, Errno>) -> Option<Self> {
         let (modified, changed) = (mtime(file), ctime(file));
         let is_stored =
-            |step: &u64| [modified, changed].iter().all(|time| time.1.is_multiple_of(*step));
+            |step: &u32| [modified, changed].iter().all(|time| time.1.is_multiple_of(*step));
         let step = STEPS.into_iter().find(is_stored)?;
         let proven = Self { step, is_fat: false };
         if modified != changed {
@@ -66,7 +63,7 @@ impl Resolution {
     /// Returns the stored value of a time.
     fn floor(self, time: Time) -> Time {
         let (seconds, nanoseconds) = time;
-        match (self.step / SECOND) as i64 {
+        match i64::from(self.step / SECOND) {
             0 => (seconds, nanoseconds - nanoseconds % self.step),
             whole => (seconds - seconds.rem_euclid(whole), 0),
         }
@@ -125,7 +122,7 @@ pub(crate) fn latest_change(file: &Stat) -> Option<Time> {
     let step = STEPS.into_iter().find(|step| nanoseconds.is_multiple_of(*step)).unwrap_or(1);
     let end = nanoseconds + step - 1;
     (mtime(file) != ctime(file))
-        .then_some((seconds.saturating_add((end / SECOND) as i64), end % SECOND))
+        .then_some((seconds.saturating_add((end / SECOND).into()), end % SECOND))
 }
 
 #[cfg(test)]

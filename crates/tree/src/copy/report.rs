@@ -193,12 +193,17 @@ impl TreeReport {
         self.shares.sort_by_key(|share| std::cmp::Reverse((share.bytes, share.files)));
         extend_to(&mut self.steps_down, other.steps_down, MOST_STEPS);
         extend_to(&mut self.looks, other.looks, MOST_STEPS);
-        extend_to(&mut self.errors, other.errors, MOST_ERRORS);
-        self.error_count += other.error_count;
+        self.add_errors(other.error_count, other.errors);
         self.differing += other.differing;
         self.halted = self.halted.or(other.halted);
         self.unfinished.extend(other.unfinished);
         self.torn.extend(other.torn);
+    }
+
+    /// Adds errors. Keeps them up to [`MOST_ERRORS`].
+    pub(crate) fn add_errors(&mut self, count: u64, errors: Vec<Error>) {
+        self.error_count += count;
+        extend_to(&mut self.errors, errors, MOST_ERRORS);
     }
 
     fn add_share(&mut self, other: MechanismShare) {

@@ -30,7 +30,7 @@ use crate::{
     },
     identity::Id,
     journal::{Identity, Journal, JournalKeeper, JournalSource, Remote, earlier},
-    times::ChangeTime,
+    times::Time,
 };
 
 /// A directory under its temporary name. It is locked while it is open.
@@ -102,7 +102,7 @@ impl StagedDir {
                     // The leftover stays locked until its name is removed. Otherwise the process that has just created
                     // the directory could start to use it.
                     Leftover::Free(locked) => {
-                        remove_contents(reopen(&locked)?)?;
+                        remove_contents(&locked)?;
                         unlinkat(name_at.dir, &name, AtFlags::REMOVEDIR)
                             .map_err(at_sink("unlinkat"))?;
                     }
@@ -132,7 +132,7 @@ impl StagedDir {
         // The directory may already have its final owner and mode. Resetting both first ensures that no other user
         // can move anything in while it is emptied.
         let _ = fchown(fd, Some(geteuid()), None).and_then(|()| fchmod(fd, Mode::RWXU));
-        remove_contents(reopen(fd)?)?;
+        remove_contents(fd)?;
         unlinkat(name_at.dir, &*self.name, AtFlags::REMOVEDIR).map_err(at_sink("unlinkat"))
     }
 }
@@ -191,7 +191,7 @@ fn take_over(stage: BorrowedFd<'_>, origin: StageSource<'_>) -> WriteEvidence {
 
 /// Records in the journal of a staging directory that all files last changed before this moment are on stable
 /// storage.
-pub(crate) fn note_synced(stage: BorrowedFd<'_>, before: ChangeTime) {
+pub(crate) fn note_synced(stage: BorrowedFd<'_>, before: Time) {
     if let Some(Ok(own)) = earlier(stage, OWN_JOURNAL) {
         let mut keeper = JournalKeeper::new(stage, OWN_JOURNAL.to_owned(), own.source, true);
         keeper.note_synced_before(before);
@@ -240,11 +240,6 @@ pub(crate) fn remove_leftovers(dir: BorrowedFd<'_>) -> Attempt<()> {
         removed.is_ok()
     });
     removed.and(listed.map_err(at_sink("getdents64")))
-}
-
-/// Returns another descriptor of an open directory.
-fn reopen(fd: &OwnedFd) -> Attempt<OwnedFd> {
-    fd.try_clone().map_err(|_| CopyFailure::Sink("fcntl", Errno::MFILE, 0))
 }
 
 #[cfg(test)]

@@ -131,9 +131,7 @@ fn link_into_existing(
         whole.sync().map_err(|error| at_path(&place.path, error.call)(error.errno))?;
     }
     let linked = link_in(place, options, events)?;
-    report.error_count += linked.error_count;
-    report.errors.extend(linked.errors);
-    report.errors.truncate(MOST_ERRORS);
+    report.add_errors(linked.error_count, linked.errors);
     report.halted = linked.halted;
     Ok(())
 }

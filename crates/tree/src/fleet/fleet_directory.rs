@@ -358,10 +358,6 @@ fn remove(above: BorrowedFd<'_>, own: &CStr, fd: &OwnedFd) -> Attempt<()> {
     for name in [EPOCH, PLAN] {
         unlink(fd.as_fd(), name).map_err(at_sink("unlinkat"))?;
     }
-    let empty = |fd: &OwnedFd| {
-        let copy = fd.try_clone().map_err(|_| at_sink("fcntl")(Errno::MFILE));
-        copy.and_then(remove_contents)
-    };
     let mut tries = 0..ATTEMPTS;
     loop {
         // The tree is removed before the `LINKED` flag. Otherwise a later worker could take a partly removed tree for a
@@ -370,14 +366,14 @@ fn remove(above: BorrowedFd<'_>, own: &CStr, fd: &OwnedFd) -> Attempt<()> {
             Ok(tree) => {
                 // The tree has the mode of the source by now, which may deny access.
                 let _ = fchmod(&tree, Mode::RWXU);
-                let emptied = empty(&tree);
+                let emptied = remove_contents(&tree);
                 let _ = unlinkat(fd, TREE, AtFlags::REMOVEDIR);
                 emptied
             }
             Err(_) => Ok(()),
         };
         let removed = emptied
-            .and_then(|()| empty(fd))
+            .and_then(|()| remove_contents(fd))
             .and_then(|()| unlinkat(above, own, AtFlags::REMOVEDIR).map_err(at_sink("unlinkat")));
         match removed {
             Err(CopyFailure::Sink(_, Errno::NOENT, _)) if !has(above, own) => return Ok(()),

@@ -107,7 +107,7 @@ impl Journals {
             let stat = fstat(&fd)?;
             let end = size(&stat).min(most);
             let (seconds, nanoseconds) = mtime(&stat);
-            reading.grew = seconds as f64 + nanoseconds as f64 / 1e9;
+            reading.grew = seconds as f64 + f64::from(nanoseconds) / 1e9;
             let mut buffer = vec![0; LINE * BATCH];
             while reading.at + LINE as u64 <= end {
                 let whole = ((end - reading.at) / LINE as u64).min(BATCH as u64) as usize * LINE;

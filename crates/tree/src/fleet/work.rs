@@ -126,8 +126,7 @@ pub fn work(
             Err(error) if error.errno().is_some_and(cannot_take_more) => {
                 let _ = place.flag(FULL);
                 events.event(&Event::Failed(&error));
-                report.tree.errors.push(error);
-                report.tree.error_count += 1;
+                report.tree.add_errors(1, vec![error]);
                 (report.end, report.tree.halted) = (FleetEnd::Unfinished, Some(Halt::Full));
             }
             answer => answer?,
@@ -365,8 +364,7 @@ impl Assignment<'_> {
         report.workers = journals.workers(place.fd.as_fd());
         if let Err(error) = place.remove() {
             self.events.event(&Event::Incomplete(&error));
-            report.tree.errors.push(error);
-            report.tree.error_count += 1;
+            report.tree.add_errors(1, vec![error]);
         }
         Ok(())
     }

@@ -22,8 +22,9 @@ use crate::{
 /// Number of directories that stay open while a tree is removed, which may be deeper than the descriptor limit.
 const KEPT: usize = 4;
 
-/// Empties a directory of any depth.
-pub(crate) fn remove_contents(top: OwnedFd) -> Attempt<()> {
+/// Empties an open directory of any depth.
+pub(crate) fn remove_contents(top: &OwnedFd) -> Attempt<()> {
+    let top = top.try_clone().map_err(|_| CopyFailure::Sink("fcntl", Errno::MFILE, 0))?;
     let kept = DirectoryCache::new(KEPT);
     let folder = |fd: OwnedFd, name: &CStr, above: Option<&Arc<CachedDirectory>>| -> Attempt<_> {
         let id = Id::of(&fstat(&fd).map_err(at_sink("fstat"))?);

@@ -274,8 +274,7 @@ impl<V: Visit> TreeWalker<'_, V> {
         let (mut folders, mut batch) = (PackedNames::default(), PackedNames::default());
         let listed = self.list(&fd, |walker, listed, name| {
             let mut kinds = [None, None];
-            kinds[side] =
-                known(kinds_of(listed | ABSENT << 4)[0], folder.sides[side].as_ref(), name);
+            kinds[side] = known(listed, folder.sides[side].as_ref(), name);
             if kinds.contains(&Some(FileType::Directory)) {
                 folders.push(code_of(kinds), name);
             }
@@ -385,16 +384,16 @@ fn merged<'n>(
         let mut kinds = [None, None];
         for (side, (kind, names)) in kinds.iter_mut().zip(&mut sides).enumerate() {
             let Some((listed, _)) = names.next_if(|(_, next)| *next == name) else { continue };
-            *kind = known(kinds_of(listed | ABSENT << 4)[0], folder.sides[side].as_ref(), name);
+            *kind = known(listed, folder.sides[side].as_ref(), name);
         }
         Some((name, kinds))
     })
 }
 
-/// Returns the type of a listed entry. If the file system did not report the type in the listing, calls `statat`.
-fn known(kind: Option<FileType>, dir: Option<&DirectoryHandle>, name: &CStr) -> Option<FileType> {
-    let (Some(FileType::Unknown), Some(dir)) = (kind, dir) else { return kind };
-    type_of(dir, name, FileType::Unknown, false).ok().or(kind)
+/// Returns the type of an entry with this code in the listing. If the file system did not report it, calls `statat`.
+fn known(listed: u8, dir: Option<&DirectoryHandle>, name: &CStr) -> Option<FileType> {
+    let kind = FileType::from_raw_mode(u32::from(listed) << 12);
+    dir.and_then(|dir| type_of(dir, name, kind, false).ok()).or(Some(kind))
 }
 
 /// Encodes the file type on one side in four bits.

@@ -14,7 +14,7 @@ use thalweg_core::atomic_file::{
 use thalweg_sys::{Errno, io};
 
 use super::{Journal, JournalError, JournalSource, MOST, SIZE, boot_id};
-use crate::{identity::size, ranges::Ranges, times::ChangeTime};
+use crate::{identity::size, ranges::Ranges, times::Time};
 
 /// Writes the progress of a transfer to its journal at intervals.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl<D: std::os::fd::AsFd> JournalKeeper<D> {
     }
 
     /// Records that all files in the directory which were last changed before this moment are on stable storage.
-    pub(crate) fn note_synced_before(&mut self, moment: ChangeTime) {
+    pub(crate) fn note_synced_before(&mut self, moment: Time) {
         self.journal.synced_before = Some(moment);
     }
 

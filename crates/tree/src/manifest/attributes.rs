@@ -58,7 +58,7 @@ struct AttributesEntry {
 
 impl AttributesEntry {
     fn has_time_of(&self, was: &Self) -> bool {
-        let [stored, wanted] = [self, was].map(|entry| (entry.mtime, entry.nanos.into()));
+        let [stored, wanted] = [self, was].map(|entry| (entry.mtime, entry.nanos));
         times::order(stored, wanted, || self.resolution).is_eq()
     }
 }

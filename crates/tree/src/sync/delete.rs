@@ -106,9 +106,7 @@ pub fn delete_extra(
         check: None,
         before: HashMap::new(),
     };
-    if deletion.perform(&mut report).is_err() {
-        report.halted = Some(Halt::Cancelled);
-    }
+    deletion.perform(&mut report);
     if let Some(identity) = identity.filter(|_| !options.dry_run && report.halted.is_none())
         && let Err(failure) = state::record(root, &identity)
     {
@@ -149,9 +147,7 @@ pub(super) fn remove_all(
         check: Some(check),
         before: HashMap::new(),
     };
-    if deletion.perform(&mut report).is_err() {
-        report.halted = Some(Halt::Cancelled);
-    }
+    deletion.perform(&mut report);
     Ok(report)
 }
 
@@ -248,12 +244,11 @@ struct Deletion<'d> {
 }
 
 impl Deletion<'_> {
-    fn perform(&mut self, report: &mut DeleteReport) -> Result<(), Cancelled> {
+    fn perform(&mut self, report: &mut DeleteReport) {
         let mut opened: Option<(usize, OwnedFd)> = None;
-        let mut answer = Ok(());
         for doomed in &self.plan.doomed {
-            answer = self.events.go_on();
-            if answer.is_err() {
+            if self.events.go_on().is_err() {
+                report.halted = Some(Halt::Cancelled);
                 break;
             }
             let removed = self.remove(doomed, &mut opened);
@@ -271,7 +266,6 @@ impl Deletion<'_> {
         }
         drop(opened);
         self.settle_directories(report);
-        answer
     }
 
     /// Removes one entry. Returns `false` if it does not exist any more.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::{DirectoryCensus, Error};
+use crate::Error;
 
 /// The names in the source of a sync: a local directory, or a list that another machine sent.
 pub trait SourceNames: Sync {
@@ -39,12 +39,5 @@ impl SourceListing {
     /// Returns a listing that protects all entries of a directory.
     pub fn keep_all() -> Self {
         Self { keeps_others: true, ..Self::default() }
-    }
-}
-
-/// Adds a listed directory to the census.
-pub(super) fn note(census: &mut DirectoryCensus, listing: &SourceListing) {
-    if let Some(device) = listing.device {
-        census.note(device);
     }
 }

@@ -19,7 +19,6 @@ use super::{
 };
 use crate::{
     Ending, Error, Event, Events, Fsync, Hash, Refusal, TreeReport,
-    copy::report::MOST_ERRORS,
     error::at_path,
     fs::{
         beneath::{Beneath, FollowLinks},
@@ -45,8 +44,7 @@ pub struct MoveReport {
 impl MoveReport {
     fn fail(&mut self, error: Error, events: &dyn Events) {
         events.event(&Event::Failed(&error));
-        self.tree.error_count += 1;
-        self.tree.errors.push(error);
+        self.tree.add_errors(1, vec![error]);
     }
 }
 
@@ -107,7 +105,6 @@ pub fn move_all(
             report.fail(error, events);
         }
     }
-    report.tree.errors.truncate(MOST_ERRORS);
     Ok(report)
 }
 
@@ -184,8 +181,7 @@ fn remove_source(
     let removed = remove_all(above.as_fd(), &name, source, &is_copied, events)?;
     report.removed += removed.deleted;
     report.tree.halted = report.tree.halted.or(removed.halted);
-    report.tree.error_count += removed.errors.len() as u64;
-    report.tree.errors.extend(removed.errors);
+    report.tree.add_errors(removed.errors.len() as u64, removed.errors);
     if report.tree.error_count > 0 || report.tree.halted.is_some() {
         return Ok(());
     }

@@ -12,7 +12,7 @@ use std::{
     sync::Arc,
 };
 
-use super::listing::{SourceListing, SourceNames, note};
+use super::listing::{SourceListing, SourceNames};
 use crate::{
     DirectoryCensus, Error, Events, Filter, KeptEntries, Refusal,
     error::at_path,
@@ -186,7 +186,9 @@ impl<'p> DeletePlanner<'p> {
         };
         let top = self.plan.directories.first().map_or(id.device, |top| top.id.device);
         listing.keeps_others |= self.options.one_file_system && id.device != top;
-        note(&mut self.plan.census, &listing);
+        if let Some(device) = listing.device {
+            self.plan.census.note(device);
+        }
         let has_others = listing.keeps_others || listing.has_excluded;
         let is_empty = listing.names.is_empty() && !has_others;
         self.plan.is_source_empty |= path.is_empty() && is_empty;

@@ -23,7 +23,7 @@ use crate::{
     },
     identity::{kind, mtime, size},
     threads::locked,
-    times::{self, Resolution},
+    times::{self, Resolution, Time},
     twins::{TwinFile, Twins},
 };
 
@@ -45,6 +45,11 @@ pub struct SizeAndTime {
 }
 
 impl SizeAndTime {
+    fn of(file: &Stat) -> Self {
+        let (seconds, nanoseconds) = mtime(file);
+        Self { size: size(file), seconds, nanoseconds: nanoseconds.into() }
+    }
+
     fn key(self) -> FileKey {
         (self.size, self.seconds.div_euclid(2))
     }
@@ -63,14 +68,14 @@ pub struct RenameCandidates {
 struct RenamedFile {
     directory: Vec<u8>,
     name: CString,
-    mtime: (i64, u64),
+    mtime: Time,
     resolution: Option<Resolution>,
 }
 
 impl RenamedFile {
     /// Returns `true` if the time is equal, as precisely as the file system stores it.
     fn has_time(&self, wanted: SizeAndTime) -> bool {
-        let wanted = (wanted.seconds, wanted.nanoseconds);
+        let wanted = (wanted.seconds, wanted.nanoseconds as u32);
         times::order(self.mtime, wanted, || self.resolution).is_eq()
     }
 }
@@ -98,15 +103,13 @@ impl RenameCandidates {
             let Ok(dir) = beneath.open(directory, DIRECTORY) else { continue };
             let Ok(stat) = statat(&dir, &*doomed.name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
             if kind(&stat) == FileType::RegularFile && size(&stat) >= LEAST && stat.st_nlink == 1 {
-                let (seconds, nanoseconds) = mtime(&stat);
-                let found = SizeAndTime { size: size(&stat), seconds, nanoseconds };
                 let file = RenamedFile {
                     directory: directory.clone(),
                     name: doomed.name,
-                    mtime: (seconds, nanoseconds),
+                    mtime: mtime(&stat),
                     resolution: Resolution::of(&stat, || fstatfs(&dir)),
                 };
-                files.entry(found.key()).or_default().push(file);
+                files.entry(SizeAndTime::of(&stat).key()).or_default().push(file);
             }
         }
         Some(Self { beneath, files: Mutex::new(files) })
@@ -156,8 +159,7 @@ impl Twins for LocalRenames {
         let find = || RenameCandidates::find(&self.destination, &*self.names, &self.options, &());
         let found = self.found.get_or_init(find).as_ref()?;
         let name = below.file_name().unwrap_or_default().as_bytes();
-        let (seconds, nanoseconds) = mtime(source);
-        found.take(name, SizeAndTime { size: size(source), seconds, nanoseconds })
+        found.take(name, SizeAndTime::of(source))
     }
 
     fn are_moved(&self) -> bool {

@@ -23,7 +23,6 @@ use super::{
 use crate::{
     CopyOptions, Dereference, Error, Event, Events, Filter, Fsync, KeptEntries, OverDirectory,
     Progress, Refusal, SyncCounts, SyncRules, Target, TreeReport, copy,
-    copy::report::MOST_ERRORS,
     error::at_path,
     event::Finding,
     fs::{
@@ -188,9 +187,8 @@ impl<'s> LocalSync<'s> {
         let mut deletion =
             delete_extra(&self.destination, &*self.names, options, &outcome, self.events)?;
         tree.sync.deleted = deletion.deleted;
-        tree.error_count += deletion.errors.len() as u64;
-        tree.errors.append(&mut deletion.errors);
-        tree.errors.truncate(MOST_ERRORS);
+        let errors = std::mem::take(&mut deletion.errors);
+        tree.add_errors(errors.len() as u64, errors);
         tree.halted = tree.halted.or(deletion.halted);
         report.deletion = Some(deletion);
         Ok(())
@@ -218,9 +216,7 @@ impl<'s> LocalSync<'s> {
             tree.specials += later.specials;
             tree.bytes += later.bytes;
         }
-        tree.error_count += later.error_count;
-        tree.errors.extend(later.errors);
-        tree.errors.truncate(MOST_ERRORS);
+        tree.add_errors(later.error_count, later.errors);
         tree.halted = tree.halted.or(later.halted);
         Ok(())
     }
@@ -235,9 +231,7 @@ impl<'s> LocalSync<'s> {
 
     fn fail(&self, error: Error, report: &mut SyncReport) {
         self.events.event(&Event::Failed(&error));
-        report.tree.error_count += 1;
-        report.tree.errors.push(error);
-        report.tree.errors.truncate(MOST_ERRORS);
+        report.tree.add_errors(1, vec![error]);
     }
 }
 

@@ -12,6 +12,7 @@ use thalweg_sys::Errno;
 use crate::{
     error::{Attempt, at_sink, at_source},
     identity::{kind, mtime, size},
+    times::Time,
 };
 
 /// Upper bound of the resolution of file times. The kernel's clock ticks at least a hundred times per second.
@@ -52,10 +53,10 @@ pub(super) fn is_one(source: &OwnedFd, sink: &OwnedFd, own: &Stat) -> Attempt<bo
 }
 
 /// Returns the modification time from the file system, not from the attribute cache of the kernel.
-fn modified_now(file: &OwnedFd) -> Attempt<(i64, u64)> {
+fn modified_now(file: &OwnedFd) -> Attempt<Time> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
     match statx(file, c"", flags, StatxFlags::MTIME) {
-        Ok(now) => Ok((now.stx_mtime.tv_sec, u64::from(now.stx_mtime.tv_nsec))),
+        Ok(now) => Ok((now.stx_mtime.tv_sec, now.stx_mtime.tv_nsec)),
         Err(_) => Ok(mtime(&fstat(file).map_err(at_source("fstat"))?)),
     }
 }

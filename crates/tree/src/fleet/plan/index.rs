@@ -54,8 +54,7 @@ pub struct Surveyed {
 
 impl Surveyed {
     pub(crate) fn of(stat: &Stat) -> Self {
-        let (seconds, nanoseconds) = mtime(stat);
-        Self { ino: stat.st_ino, mtime: (seconds, nanoseconds as u32) }
+        Self { ino: stat.st_ino, mtime: mtime(stat) }
     }
 
     /// Returns `true` if this may be the surveyed directory. One equal value is enough: a change of the directory

@@ -60,8 +60,7 @@ pub enum FleetTask {
 
 impl SourceStamp {
     pub(crate) fn of(stat: &Stat) -> Self {
-        let time = |(seconds, nanoseconds)| (seconds, nanoseconds as u32);
-        Self { size: size(stat), mtime: time(mtime(stat)), ctime: time(ctime(stat)) }
+        Self { size: size(stat), mtime: mtime(stat), ctime: ctime(stat) }
     }
 }
 
