@@ -17,9 +17,8 @@ use thalweg_sys::Errno;
 
 use crate::{
     CopyOptions, Total,
-    fs::list::{directory_flags, each_entry, listing_buffer, stat_at},
+    fs::list::{directory_flags, each_entry, is_directory, listing_buffer, stat_at},
     identity::{Id, kind, size},
-    left_out::UntypedEntry,
     names::os,
     queue::PackedNames,
     sources::in_folder,
@@ -45,8 +44,7 @@ pub fn count(
     for source in sources {
         let Ok(named) = in_folder(source, options) else { continue };
         let (at, name, listed) = (CWD, &*named.source, FileType::Unknown);
-        let is_directory = UntypedEntry { at, name, listed, follow }.is_directory();
-        if !options.leaves_out_source(&named, is_directory) {
+        if !options.leaves_out_source(&named, is_directory(at, name, listed, follow)) {
             let inside = options.inside.iter().flat_map(|_| source.components());
             count.path = inside.filter(|part| matches!(part, Component::Normal(_))).collect();
             if count.is_to_enter(at, name, listed, follow) {
@@ -161,8 +159,10 @@ impl TreeCount<'_> {
     fn is_subdirectory(&mut self, folder: BorrowedFd<'_>, entry: &RawDirEntry<'_>) -> bool {
         let follow = self.options.follows(false);
         let (name, listed) = (entry.file_name(), entry.file_type());
-        let met = UntypedEntry { at: folder, name, listed, follow };
-        let path = || self.path.join(os(name));
-        !self.options.leaves_out_entry(&met, path) && self.is_to_enter(folder, name, listed, follow)
+        let is_left_out = self.options.filter.as_ref().is_some_and(|filter| {
+            let path = self.path.join(os(name));
+            filter.leaves_out(&path, is_directory(folder, name, listed, follow))
+        });
+        !is_left_out && self.is_to_enter(folder, name, listed, follow)
     }
 }

@@ -286,6 +286,11 @@ impl CopyFailure {
         }
     }
 
+    /// Converts the failure to an error with this path.
+    pub fn on(self, path: &Path) -> Error {
+        self.at(|| path.to_owned(), || path.to_owned())
+    }
+
     /// Returns `true` if bytes that were written before may be lost.
     pub fn loses_written_bytes(&self) -> bool {
         match self {

@@ -50,7 +50,6 @@ mod identity;
 pub mod install;
 pub mod journal;
 mod kept;
-mod left_out;
 mod listed;
 
 pub mod manifest;

@@ -36,6 +36,25 @@ pub(crate) struct NamedSource {
     pub name: CString,
 }
 
+impl CopyOptions {
+    /// Returns `true` if the filter excludes a source that the caller named, or a directory on its path.
+    pub(crate) fn leaves_out_source(&self, source: &NamedSource, is_directory: bool) -> bool {
+        let Some(filter) = &self.filter else { return false };
+        if self.inside.is_none() {
+            let path = os(&source.source);
+            let name = cut(Path::new(path)).1;
+            // For `a/` or `.` the caller named the contents of the directory, so its name is not filtered.
+            let is_contents = path.as_bytes().ends_with(b"/") || name == ".";
+            return !is_contents && filter.leaves_out(&Path::new("..").join(name), is_directory);
+        }
+        let path = Path::new(os(&source.name));
+        let mut above = path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
+        path != Path::new(".")
+            && (filter.leaves_out(path, is_directory)
+                || above.any(|above| filter.leaves_out(above, true)))
+    }
+}
+
 /// Opens the base directory and determines the name of every source in it.
 pub(crate) fn resolve(
     sources: &[PathBuf],

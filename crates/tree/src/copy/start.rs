@@ -15,7 +15,7 @@ use std::{
     time::Instant,
 };
 use thalweg_core::atomic_file;
-use thalweg_sys::{io, usage, usage::Usage};
+use thalweg_sys::{Errno, io, usage, usage::Usage};
 
 use crate::{
     Backup, CopyOptions, Error, Event, Events, Fsync, ListedFiles, TreeReport,
@@ -31,6 +31,7 @@ use crate::{
         walk::CopyWalker,
         whole_sync::WholeSync,
     },
+    error::at_path,
     fs::cached::DirectoryCache,
     identity::kind,
     names::os,
@@ -117,14 +118,12 @@ pub(crate) fn copy_among(
 
 /// Returns the directory that receives all copies.
 fn base_directory(run: &CopyRun<'_>, base: &Base) -> Result<Arc<Directory>, Error> {
-    let path = || base.path.clone();
     let name = CString::new(base.path.as_os_str().as_bytes());
     let name = name.map_err(|_| Error::Usage("the path contains a NUL".to_owned()))?;
     let paths = DirectoryPaths::root(CString::default(), name);
-    let errno = thalweg_sys::Errno::MFILE;
-    let failed = |_| Error::Call { path: path(), call: "fcntl", errno, bytes: 0 };
+    let failed = |_| at_path(&base.path, "fcntl")(Errno::MFILE);
     let fd = base.fd.try_clone().map_err(failed)?;
-    Directory::base(run, paths, fd).map_err(|failure| failure.at(path, path))
+    Directory::base(run, paths, fd).map_err(|failure| failure.on(&base.path))
 }
 
 /// Reports sources that are refused or that the caller named twice, and with `-v` those that a filter excludes.
@@ -166,8 +165,7 @@ fn sync_all(run: &CopyRun<'_>, base: BorrowedFd<'_>, path: &Path) {
         None => io::sync(base).map_err(atomic_file::failed("fsync")),
     };
     if let Err(error) = synced {
-        let (call, errno) = (error.call, error.errno);
-        run.failed(Error::Call { path: path.to_owned(), call, errno, bytes: 0 });
+        run.failed(at_path(path, error.call)(error.errno));
     }
 }
 

@@ -1,7 +1,7 @@
 //! The main loop of a worker: takes tasks from the queue, lists directories, and dispatches each entry by its file
 //! type.
 
-use rustix::fs::{FileType, Mode, Stat, fstat, openat};
+use rustix::fs::{FileType, Mode, fstat, openat};
 use std::{mem::MaybeUninit, os::fd::AsFd, sync::Arc};
 use thalweg_core::atomic_file::name::is_reserved;
 
@@ -27,10 +27,9 @@ use crate::{
     error::{Attempt, CopyFailure, at_source},
     fs::{
         cached::{CachedDirectory, ReopenAddress},
-        list::{directory_flags, each_entry, listing_buffer},
+        list::{directory_flags, each_entry, is_directory, listing_buffer},
     },
     identity::{Id, kind, mtime, size},
-    left_out::UntypedEntry,
     names::STATE_FILE,
     queue::PackedNames,
 };
@@ -184,13 +183,12 @@ impl<'r> CopyWalker<'r> {
         follow: bool,
     ) -> Attempt<bool> {
         let options = self.run().options;
-        if options.filter.is_none() || entry.named_by_caller() {
+        let Some(filter) = options.filter.as_ref().filter(|_| !entry.named_by_caller()) else {
             return Ok(false);
-        }
-        let from = entry.from.open()?;
-        let met = UntypedEntry { at: from.as_fd(), name: entry.source, listed, follow };
-        let path = || entry.path_inside(options.inside.is_some());
-        let left_out = options.leaves_out_entry(&met, path);
+        };
+        let is_directory = is_directory(entry.from.open()?, entry.source, listed, follow);
+        let path = entry.path_inside(options.inside.is_some());
+        let left_out = filter.leaves_out(&path, is_directory);
         if left_out {
             self.worker.tally.left_out += 1;
             if options.verbose {
@@ -269,7 +267,11 @@ impl<'r> CopyWalker<'r> {
         if directory.is_fresh {
             self.worker.report_copied(entry, None);
         }
-        self.note_directory(entry, &directory, &stat);
+        if directory.is_new {
+            self.worker.note_copied(entry, &stat, None);
+        } else {
+            self.worker.note_attributes(entry, &stat, directory.differs);
+        }
         let stays = self.run().options.one_file_system && stat.st_dev != directory.device;
         let address = ReopenAddress { above: entry.from.folder(), name: entry.source, flags };
         // A directory from `SourceDirectory::Named` cannot be opened again from its parent, so its descriptor must stay
@@ -287,15 +289,6 @@ impl<'r> CopyWalker<'r> {
         }
         Directory::done(self.run(), directory);
         Ok(())
-    }
-
-    /// Reports a new directory of a sync, or an existing one with other attributes.
-    fn note_directory(&mut self, entry: &CopyEntry<'_>, directory: &Directory, stat: &Stat) {
-        if directory.is_new {
-            self.worker.note_copied(entry, stat, None);
-        } else {
-            self.worker.note_attributes(entry, stat, directory.differs);
-        }
     }
 
     fn list(&mut self, directory: &Arc<Directory>, from: &SourceDirectory) -> Attempt<()> {

@@ -24,7 +24,7 @@ use super::{
     existing::link_in,
     fleet_directory::{FINISHER, FleetDirectory, SYNC_FAILED},
     plan::{FleetPlan, FleetTask, PlanEntry, SourceStamp},
-    task_runner::{FleetPaths, error_of},
+    task_runner::FleetPaths,
     watch::FleetWatch,
 };
 use crate::{
@@ -204,10 +204,8 @@ impl FinishCheck<'_> {
 
     fn expect(&self, entry: &PlanEntry, done: Attempt<()>) {
         if let Err(failure) = done {
-            self.report_error(error_of(
-                failure,
-                &FleetPaths::path_of(self.grounds.tree_path, entry),
-            ));
+            let path = FleetPaths::path_of(self.grounds.tree_path, entry);
+            self.report_error(failure.on(&path));
         }
     }
 

@@ -154,7 +154,7 @@ impl FleetDirectory {
         }
         if makes && has(fd.as_fd(), SYNC_FAILED) {
             let removed = remove(above_fd.as_fd(), &own, &fd);
-            removed.map_err(|failure| failure.at(|| path.clone(), || path.clone()))?;
+            removed.map_err(|failure| failure.on(&path))?;
             return Self::make_once(source, destination, how);
         }
         let below = |name| folder(fd.as_fd(), name).map_err(at_path(&path, "mkdirat"));
@@ -266,8 +266,7 @@ impl FleetDirectory {
         if self.is_there && !self.is_in_place() {
             return Ok(());
         }
-        remove(self.above.as_fd(), &self.own, &self.fd)
-            .map_err(|failure| failure.at(|| self.path.clone(), || self.path.clone()))
+        remove(self.above.as_fd(), &self.own, &self.fd).map_err(|failure| failure.on(&self.path))
     }
 }
 

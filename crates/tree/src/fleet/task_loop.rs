@@ -19,7 +19,7 @@ use super::{
     member::Duty,
     plan::FleetPlan,
     share::TaskShare,
-    task_runner::{FleetPaths, TaskRunner, error_of},
+    task_runner::{FleetPaths, TaskRunner},
     watch::{FleetStop, FleetWatch},
 };
 use crate::{
@@ -159,7 +159,7 @@ impl<'m> TaskLoop<'m> {
     /// Reports a failure. If the destination is full or read-only, stops all workers.
     fn stop_for(&self, failure: CopyFailure, path: &Path) {
         let is_full = failure.ends_the_run();
-        self.copy.run.failed(error_of(failure, path));
+        self.copy.run.failed(failure.on(path));
         if is_full {
             let _ = self.place.flag(FULL);
             self.copy.run.halt(Halt::Full);

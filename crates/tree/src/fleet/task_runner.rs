@@ -23,7 +23,7 @@ use super::{
     plan::{FleetTask, PlanEntry, SourceStamp},
 };
 use crate::{
-    Error, Fsync,
+    Fsync,
     copy::{
         attributes::times,
         contents::{job::ContentsJob, large::move_piece},
@@ -277,9 +277,4 @@ fn is_for_the_finisher(failure: &CopyFailure) -> bool {
         CopyFailure::Moved(error) => error.side == Side::Source && !is_lost(error.errno),
         CopyFailure::Sink(..) | CopyFailure::Differ | CopyFailure::Cancelled => false,
     }
-}
-
-/// Converts a failure to an error with this path.
-pub(crate) fn error_of(failure: CopyFailure, path: &Path) -> Error {
-    failure.at(|| path.to_owned(), || path.to_owned())
 }

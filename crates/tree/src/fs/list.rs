@@ -46,6 +46,11 @@ pub(crate) fn type_of(
     Ok(listed)
 }
 
+/// Returns `true` if a listed entry is a directory; see [`type_of`].
+pub(crate) fn is_directory(dir: impl AsFd, name: &CStr, listed: FileType, follows: bool) -> bool {
+    type_of(dir, name, listed, follows).is_ok_and(|kind| kind == FileType::Directory)
+}
+
 /// Returns a buffer for one call of `getdents64`.
 pub fn listing_buffer() -> Vec<MaybeUninit<u8>> {
     vec![MaybeUninit::uninit(); 32 << 10]

@@ -97,21 +97,12 @@ pub fn delete_extra(
     for error in plan.errors.drain(..).chain(plan.unlisted.drain(..)) {
         report.fail(error, events);
     }
-    let mut deletion = Deletion {
-        beneath: &beneath,
-        destination,
-        options,
-        events,
-        plan: &plan,
-        check: None,
-        before: HashMap::new(),
-    };
-    deletion.perform(&mut report);
+    Deletion { beneath: &beneath, destination, options, events, plan: &plan, check: None }
+        .perform(&mut report);
     if let Some(identity) = identity.filter(|_| !options.dry_run && report.halted.is_none())
         && let Err(failure) = state::record(root, &identity)
     {
-        let path = || destination.join(os(STATE_FILE));
-        report.fail(failure.at(path, path), events);
+        report.fail(failure.on(&destination.join(os(STATE_FILE))), events);
     }
     Ok(report)
 }
@@ -138,16 +129,9 @@ pub(super) fn remove_all(
     for error in plan.errors.drain(..) {
         report.fail(error, events);
     }
-    let mut deletion = Deletion {
-        beneath: &beneath,
-        destination: shown,
-        options: &options,
-        events,
-        plan: &plan,
-        check: Some(check),
-        before: HashMap::new(),
-    };
-    deletion.perform(&mut report);
+    let (plan, options, check) = (&plan, &options, Some(check));
+    Deletion { beneath: &beneath, destination: shown, options, events, plan, check }
+        .perform(&mut report);
     Ok(report)
 }
 
@@ -238,20 +222,20 @@ struct Deletion<'d> {
     plan: &'d DeletePlan,
     /// The condition for each removal, if there is one.
     check: Option<&'d RemovalCheck<'d>>,
-    /// Attributes, before the deletion, of directories that exist on both sides, by the index of the directory in the
-    /// plan.
-    before: HashMap<usize, Stat>,
 }
 
+/// Attributes, before the deletion, of directories that exist on both sides, by the index of the directory in the plan.
+type EarlierStats = HashMap<usize, Stat>;
+
 impl Deletion<'_> {
-    fn perform(&mut self, report: &mut DeleteReport) {
-        let mut opened: Option<(usize, OwnedFd)> = None;
+    fn perform(&self, report: &mut DeleteReport) {
+        let (mut opened, mut before) = (None, EarlierStats::new());
         for doomed in &self.plan.doomed {
             if self.events.go_on().is_err() {
                 report.halted = Some(Halt::Cancelled);
                 break;
             }
-            let removed = self.remove(doomed, &mut opened);
+            let removed = self.remove(doomed, &mut opened, &mut before);
             match removed {
                 Ok(true) => {
                     report.deleted += 1;
@@ -265,24 +249,29 @@ impl Deletion<'_> {
             }
         }
         drop(opened);
-        self.settle_directories(report);
+        // The times of the directories that stay are restored. The directories are synced if the options demand it.
+        for (own, before) in &before {
+            if let Err(error) = self.settle_directory(*own, before) {
+                report.fail(error, self.events);
+            }
+        }
     }
 
     /// Removes one entry. Returns `false` if it does not exist any more.
     fn remove(
-        &mut self,
+        &self,
         doomed: &DoomedEntry,
         opened: &mut Option<(usize, OwnedFd)>,
+        before: &mut EarlierStats,
     ) -> Result<bool, Error> {
         if self.options.dry_run {
             return Ok(true);
         }
         if opened.as_ref().is_none_or(|(own, _)| *own != doomed.parent) {
-            *opened = Some((doomed.parent, self.open(doomed.parent)?));
+            *opened = Some((doomed.parent, self.open(doomed.parent, before)?));
         }
         let Some((_, dir)) = opened else { return Ok(false) };
-        let this = &*self;
-        let failed = |call| move |errno| at_path(&this.path_of(doomed), call)(errno);
+        let failed = |call| move |errno| at_path(&self.path_of(doomed), call)(errno);
         let there = match statat(&*dir, &*doomed.name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => return Ok(false),
             answer => answer.map_err(failed("newfstatat"))?,
@@ -290,16 +279,15 @@ impl Deletion<'_> {
         if there.st_ino != doomed.inode || kind(&there) != doomed.kind {
             return Err(Error::Refused { path: self.path_of(doomed), reason: Refusal::Replaced });
         }
-        let path = below(&this.plan.directories[doomed.parent].path, &doomed.name);
-        if this.check.is_some_and(|check| !check(&path, &there)) {
+        let path = below(&self.plan.directories[doomed.parent].path, &doomed.name);
+        if self.check.is_some_and(|check| !check(&path, &there)) {
             let reason = Refusal::ChangedSince;
-            return Err(Error::Refused { path: this.path_of(doomed), reason });
+            return Err(Error::Refused { path: self.path_of(doomed), reason });
         }
         let is_directory = doomed.kind == FileType::Directory;
-        if let Some(kept) = this.options.kept.as_ref().filter(|_| !is_directory) {
+        if let Some(kept) = self.options.kept.as_ref().filter(|_| !is_directory) {
             let moved = kept.take(dir.as_fd(), &doomed.name, Path::new(os_bytes(&path)));
-            let shown = || this.path_of(doomed);
-            return moved.map(|()| true).map_err(|failure| failure.at(shown, shown));
+            return moved.map(|()| true).map_err(|failure| failure.on(&self.path_of(doomed)));
         }
         let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         unlinkat(&*dir, &*doomed.name, flags).map_err(failed("unlinkat"))?;
@@ -307,7 +295,7 @@ impl Deletion<'_> {
     }
 
     /// Opens a directory of the plan, and checks that it is still the one that was listed.
-    fn open(&mut self, own: usize) -> Result<OwnedFd, Error> {
+    fn open(&self, own: usize, before: &mut EarlierStats) -> Result<OwnedFd, Error> {
         let planned = &self.plan.directories[own];
         let path = || self.destination.join(os_bytes(&planned.path));
         let failed = |call| move |errno| at_path(&path(), call)(errno);
@@ -315,19 +303,10 @@ impl Deletion<'_> {
         if PlannedId::of(&fd).map_err(failed("statx"))? != planned.id {
             return Err(Error::Refused { path: path(), reason: Refusal::Replaced });
         }
-        if planned.is_common && !self.before.contains_key(&own) {
-            self.before.insert(own, fstat(&fd).map_err(failed("fstat"))?);
+        if planned.is_common && !before.contains_key(&own) {
+            before.insert(own, fstat(&fd).map_err(failed("fstat"))?);
         }
         Ok(fd)
-    }
-
-    /// Restores the times of the directories that stay, and syncs the directories if the options demand it.
-    fn settle_directories(&self, report: &mut DeleteReport) {
-        for (own, before) in &self.before {
-            if let Err(error) = self.settle_directory(*own, before) {
-                report.fail(error, self.events);
-            }
-        }
     }
 
     fn settle_directory(&self, own: usize, before: &Stat) -> Result<(), Error> {

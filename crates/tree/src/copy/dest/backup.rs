@@ -85,8 +85,7 @@ pub(crate) fn of_itself(
         return Ok(None);
     }
     let name_at = NameAt { dir: base.as_fd(), name: &named.name };
-    let path = || destination.to_owned();
-    let found = backup_name(options, name_at).map_err(|failure| failure.at(path, path))?;
+    let found = backup_name(options, name_at).map_err(|failure| failure.on(destination))?;
     Ok(found.map(|backup| backup.name))
 }
 
