@@ -136,9 +136,9 @@ mod tests {
     fn compared(modified: Time, changed: Time, wanted: Time, magic: u64) -> Ordering {
         let file = tempfile::tempfile().unwrap();
         let (mut there, mut source) = (fstat(&file).unwrap(), fstat(&file).unwrap());
-        (there.st_mtime, there.st_mtime_nsec) = (modified.0, modified.1 as _);
-        (there.st_ctime, there.st_ctime_nsec) = (changed.0, changed.1 as _);
-        (source.st_mtime, source.st_mtime_nsec) = (wanted.0, wanted.1 as _);
+        (there.st_mtime, there.st_mtime_nsec) = (modified.0, modified.1.into());
+        (there.st_ctime, there.st_ctime_nsec) = (changed.0, changed.1.into());
+        (source.st_mtime, source.st_mtime_nsec) = (wanted.0, wanted.1.into());
         order_of_files(&there, &source, || {
             let mut fs = fstatfs(&file)?;
             fs.f_type = magic as _;
