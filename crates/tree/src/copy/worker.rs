@@ -59,14 +59,6 @@ pub(crate) struct CopyWorker<'r> {
     pub is_by_itself: bool,
 }
 
-/// A change of an entry that is reported as an event.
-#[derive(Clone, Copy)]
-struct ReportedChange {
-    action: ChangeAction,
-    is_linked: bool,
-    differs: AttributeDifferences,
-}
-
 impl<'r> CopyWorker<'r> {
     /// Adds a file to the manifest, if there is one.
     pub fn list_file(&mut self, entry: &CopyEntry<'_>) {
@@ -277,7 +269,7 @@ impl<'r> CopyWorker<'r> {
         self.tally.sync.count(action);
         let is_directory = kind(source) == FileType::Directory;
         let is_linked = !is_directory && self.run.options.links_names(false, source.st_nlink);
-        self.report_change(entry, source, ReportedChange { action, is_linked, differs });
+        self.report_change(entry, source, action, is_linked, differs);
     }
 
     /// Counts and reports a new file that is a link to a file of an earlier snapshot.
@@ -288,15 +280,20 @@ impl<'r> CopyWorker<'r> {
         let action = ChangeAction::Create;
         self.tally.sync.count(action);
         self.tally.sync.linked += 1;
-        let differs = AttributeDifferences::default();
-        self.report_change(entry, source, ReportedChange { action, is_linked: true, differs });
+        self.report_change(entry, source, action, true, AttributeDifferences::default());
     }
 
-    fn report_change(&self, entry: &CopyEntry<'_>, source: &Stat, change: ReportedChange) {
+    fn report_change(
+        &self,
+        entry: &CopyEntry<'_>,
+        source: &Stat,
+        action: ChangeAction,
+        is_linked: bool,
+        differs: AttributeDifferences,
+    ) {
         if !self.run.options.verbose {
             return;
         }
-        let ReportedChange { action, is_linked, differs } = change;
         self.run.events.event(&Event::Sync(&SyncChange {
             path: &entry.path_below(self.run.options),
             action,

@@ -37,13 +37,6 @@ use crate::{
     read::announce_whole,
 };
 
-/// A range of a file: start and length. `None` means up to the end of the file, which may move during the copy.
-#[derive(Clone, Copy)]
-struct FileRange {
-    from: u64,
-    len: Option<u64>,
-}
-
 /// Moves the bytes of a file. The first `head` bytes are already in the buffer.
 pub(crate) fn move_large(
     worker: &mut CopyWorker<'_>,
@@ -67,7 +60,7 @@ pub(crate) fn move_large(
         from = head as u64;
     }
     if head > 0 {
-        return move_stretch(worker, job, FileRange { from, len: None }, keeper).map(drop);
+        return move_stretch(worker, job, from, None, keeper).map(drop);
     }
     move_rest(worker, job, from, keeper)
 }
@@ -106,7 +99,7 @@ pub(crate) fn move_rest(
     if worker.run.options.sparse == When::Auto && job.takes_holes && seems_sparse(job.stat) {
         return move_extents(worker, job, from, keeper);
     }
-    move_stretch(worker, job, FileRange { from, len: None }, keeper).map(drop)
+    move_stretch(worker, job, from, None, keeper).map(drop)
 }
 
 /// Moves the data ranges of a file and skips its holes.
@@ -122,8 +115,7 @@ fn move_extents(
     }
     while let Some((from, to)) = next_extent(job.source.as_fd(), at, end)? {
         let len = to - from;
-        let stretch = FileRange { from, len: Some(len) };
-        let moved = move_stretch(worker, job, stretch, keeper.as_deref_mut())?;
+        let moved = move_stretch(worker, job, from, Some(len), keeper.as_deref_mut())?;
         if moved < len {
             // The source was truncated during the copy. The rest of this range is missing data and not a hole.
             return Ok(());
@@ -139,9 +131,7 @@ fn move_extents(
     let mut byte = [0];
     match io::pread(job.source, &mut byte, end) {
         Ok(0) => Ok(()),
-        Ok(_) | Err(Errno::INTR) => {
-            move_stretch(worker, job, FileRange { from: end, len: None }, keeper).map(drop)
-        }
+        Ok(_) | Err(Errno::INTR) => move_stretch(worker, job, end, None, keeper).map(drop),
         Err(errno) => Err(CopyFailure::Source("pread", errno)),
     }
 }
@@ -163,7 +153,7 @@ pub(crate) fn move_piece(
         };
         let Some((from, to)) = extent else { break };
         let len = to - from;
-        if move_stretch(worker, job, FileRange { from, len: Some(len) }, None)? < len {
+        if move_stretch(worker, job, from, Some(len), None)? < len {
             break;
         }
         at = to;
@@ -171,11 +161,13 @@ pub(crate) fn move_piece(
     Ok(())
 }
 
-/// Moves one range by the best mechanism. Returns the number of bytes moved.
+/// Moves one range by the best mechanism. `None` as `len` means up to the end of the file, which may move during the
+/// copy. Returns the number of bytes moved.
 fn move_stretch(
     worker: &mut CopyWorker<'_>,
     job: &ContentsJob<'_>,
-    FileRange { from, len }: FileRange,
+    from: u64,
+    len: Option<u64>,
     keeper: Option<&mut JournalKeeper<BorrowedFd<'_>>>,
 ) -> Attempt<u64> {
     let needs = Guarantees { durable: false, ..worker.run.options.needs };

@@ -15,7 +15,7 @@ use crate::{
         copy_entry::CopyEntry,
         dest::{
             existing::{DestinationVerdict, Existing, SymlinkTarget},
-            same::{ComparedStats, Relation, relation},
+            same::{Relation, relation},
         },
         name_at::NameAt,
         run::CopyRun,
@@ -169,8 +169,7 @@ impl Conflict<'_> {
         }
         let fs = || fstatfs(there.name_at(self.here).dir);
         let there_name = (!is_followed).then_some(&there.stat);
-        let compared = ComparedStats { source, there: &there.stat, there_name };
-        match relation(options, entry, self.here.dir, &compared)? {
+        match relation(options, entry, self.here.dir, source, &there.stat, there_name)? {
             Relation::Apart => {}
             Relation::Linked => return Ok(DestinationVerdict::Skip(Skip::Linked, there)),
             Relation::Same => {

@@ -22,22 +22,16 @@ pub(crate) enum Relation {
     Same,
 }
 
-/// The attributes of a source and of the existing destination. Links were followed if the options demand it.
-pub(crate) struct ComparedStats<'a> {
-    pub source: &'a Stat,
-    pub there: &'a Stat,
-    /// The attributes of the destination name itself, if they were read too.
-    pub there_name: Option<&'a Stat>,
-}
-
-/// Compares source and destination.
+/// Compares source and destination. Links were followed for `source` and `there` if the options demand it.
+/// `there_name`: the attributes of the destination name itself, if they were read too.
 pub(crate) fn relation(
     options: &CopyOptions,
     entry: &CopyEntry<'_>,
     dir: BorrowedFd<'_>,
-    compared: &ComparedStats<'_>,
+    source: &Stat,
+    there: &Stat,
+    there_name: Option<&Stat>,
 ) -> Attempt<Relation> {
-    let ComparedStats { source, there, there_name } = *compared;
     let same = Id::of(source) == Id::of(there);
     if same && options.becomes == Becomes::HardLink {
         return Ok(Relation::Linked);
