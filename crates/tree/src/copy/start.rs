@@ -90,12 +90,9 @@ pub(crate) fn copy_among(
     };
     for wave in waves(found.accepted, is_link) {
         let threads = threads(options, wave.len(), found.has_trees).min(enough);
-        let below = wave.into_iter().filter_map(|named| {
-            if let Some(parents) = &mut parents {
-                return parents.enter(&named);
-            }
-            let (from, NamedSource { source, name }) = (&SourceDirectory::Caller, &named);
-            Some(CopyEntry { directory: &directory, from, source, name }.queued())
+        let below = wave.into_iter().filter_map(|named| match &mut parents {
+            Some(parents) => parents.enter(&named),
+            None => Some(below(&directory, &named)),
         });
         for tally in sail(&shared, below.collect(), threads) {
             report.add(tally);
@@ -114,6 +111,11 @@ pub(crate) fn copy_among(
     report.seconds = began.elapsed().as_secs_f64();
     report.cpu_seconds = Usage::now_process().since(&cpu).cpu().as_secs_f64();
     Ok(report)
+}
+
+/// Returns a source that is copied directly into the base directory.
+fn below(base: &Arc<Directory>, NamedSource { source, name }: &NamedSource) -> QueuedEntry {
+    CopyEntry { directory: base, from: &SourceDirectory::Caller, source, name }.queued()
 }
 
 /// Returns the directory that receives all copies.
