@@ -187,9 +187,10 @@ impl Sending {
     /// Sends combined parts once. Returns `true` if the socket is full.
     fn send_unsent(&mut self, way: &SendContext<'_>) -> Result<bool, Short> {
         let out = self.out.unsent();
-        // The head shares a packet with the data that the mechanism moves next, or with the next answer.
+        // A small answer shares a packet with the next one. The head of a large part does not wait for the data that the
+        // mechanism moves next: with `MSG_MORE`, the whole answer takes more CPU time if the congestion control is BBR.
         let sent = match way.sink {
-            KnownEnd::Socket { .. } if way.more || self.large.is_some() => {
+            KnownEnd::Socket { .. } if way.more && self.large.is_none() => {
                 net::send_more(way.socket, out)
             }
             KnownEnd::Socket { .. } => net::send(way.socket, out),
