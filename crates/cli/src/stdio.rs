@@ -1,29 +1,40 @@
-//! Standard input and output as endpoints of a transfer.
+//! Standard input and output as endpoints of a transfer, and whether standard error is a terminal.
 
 use rustix::{
     event::epoll,
-    fs::{FileType, SeekFrom, Stat, fstat, seek},
+    fs::{SeekFrom, fstat, seek},
     io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd, ioctl_fionread},
     stdio,
 };
-use std::path::{Path, PathBuf};
+use std::{
+    io::IsTerminal,
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
 use thalweg_core::{End, Kind, atomic_file::Destination};
 use thalweg_sys::{host, pipe, standard};
 
 use crate::exit::{CommandFailure, Exit, INPUT, OUTPUT};
 
-/// Returns standard input. See [`inherited`].
+/// Largest remainder of a file, in bytes, that fits into a pipe of default capacity.
+pub const SHORT: u64 = 64 << 10;
+
+/// Returns standard input. Its own offset is used and advanced, as in `(head -c 10; thalweg pipe; cat) < f`.
 pub fn input() -> Result<End<'static>, CommandFailure> {
     expect_open(0, INPUT)?;
-    let end = End::of(stdio::stdin()).map_err(|e| CommandFailure::of_call("fstat", INPUT, e))?;
-    Ok(inherited(end))
+    End::inherited(stdio::stdin()).map_err(|e| CommandFailure::of_call("fstat", INPUT, e))
 }
 
-/// Returns standard output. See [`inherited`].
+/// Returns standard output. Its own offset is used and advanced, because several programs may write to one log.
 pub fn output() -> Result<End<'static>, CommandFailure> {
     expect_open(1, OUTPUT)?;
-    let end = End::of(stdio::stdout()).map_err(|e| CommandFailure::of_call("fstat", OUTPUT, e))?;
-    Ok(inherited(end))
+    End::inherited(stdio::stdout()).map_err(|e| CommandFailure::of_call("fstat", OUTPUT, e))
+}
+
+/// Returns `true` if standard error is a terminal. The result is kept, because several parts of a command need it.
+pub fn is_error_terminal() -> bool {
+    static IS_TERMINAL: OnceLock<bool> = OnceLock::new();
+    *IS_TERMINAL.get_or_init(|| std::io::stderr().is_terminal())
 }
 
 /// Opens a path for writing; `-` is standard output.
@@ -65,25 +76,22 @@ pub fn disarm_closed() {
     }
 }
 
-/// Uses and advances the descriptor's own offset, because other processes may share it. Examples: `(head -c 10; thalweg
-/// pipe; cat) < f`, and two programs that write to one log.
-fn inherited(end: End<'static>) -> End<'static> {
-    End { at: None, ..end }
-}
-
 /// Returns the number of bytes from the offset to the end of a regular file; `None` if its size is 0, as in procfs.
 pub fn left_in(end: &End<'_>) -> Option<u64> {
+    if end.kind != Kind::File {
+        return None;
+    }
     let stat = fstat(end.fd).ok()?;
     let size = u64::try_from(stat.st_size).ok().filter(|size| *size > 0)?;
     let here = rustix::fs::tell(end.fd).ok()?;
-    (end.kind == Kind::File).then_some(size.saturating_sub(here))
+    Some(size.saturating_sub(here))
 }
 
 /// Sets a pipe's capacity to the limit for unprivileged users, or as near to it as the kernel currently allows. The
 /// programs at the other end also gain: larger reads and writes, fewer context switches. A pipe that can hold all
-/// `expected` bytes keeps its capacity.
+/// `expected` bytes keeps its capacity. [`SHORT`] data needs no query, because it fits into the default capacity.
 pub fn enlarge(end: &End<'_>, expected: Option<u64>) {
-    if end.kind != Kind::Pipe {
+    if end.kind != Kind::Pipe || expected.is_some_and(|expected| expected <= SHORT) {
         return;
     }
     let Ok(size) = pipe::size(end.fd) else { return };
@@ -135,9 +143,11 @@ pub fn skip_all(input: &End<'_>) {
 
 /// Returns `true` if both endpoints are the same regular file.
 pub fn same_file(a: &End<'_>, b: &End<'_>) -> bool {
-    let regular = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    if a.kind != Kind::File || b.kind != Kind::File {
+        return false;
+    }
     match (fstat(a.fd), fstat(b.fd)) {
-        (Ok(a), Ok(b)) => regular(&a) && (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino),
+        (Ok(a), Ok(b)) => (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino),
         _ => false,
     }
 }

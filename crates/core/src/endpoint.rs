@@ -1,6 +1,6 @@
 //! The two endpoints of a transfer: memory, or an open file descriptor of a known kind.
 
-use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
+use rustix::fs::{FileType, OFlags, Stat, fcntl_getfl, fstat};
 use serde::{Deserialize, Serialize};
 use std::{
     fmt,
@@ -69,18 +69,20 @@ impl<'a> End<'a> {
     /// Examines an open descriptor. A file or block device starts at the descriptor's own offset.
     pub fn of(fd: BorrowedFd<'a>) -> Result<Self, Errno> {
         let stat = fstat(fd)?;
-        let (kind, addressed) = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Fifo => (Kind::Pipe, false),
-            FileType::Socket => (Kind::Socket, false),
-            FileType::CharacterDevice if stat.st_rdev == NULL_DEVICE => (Kind::Null, false),
-            FileType::CharacterDevice => (Kind::Device, false),
-            FileType::BlockDevice => (Kind::Device, true),
-            FileType::Directory => return Err(Errno::ISDIR),
-            _ => (Kind::File, !fcntl_getfl(fd)?.contains(OFlags::APPEND)),
+        let kind = kind_of(&stat)?;
+        let addressed = match kind {
+            Kind::File => !fcntl_getfl(fd)?.contains(OFlags::APPEND),
+            _ => FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice,
         };
         // Some files of /proc and /sys refuse to seek. They are treated as streams.
         let at = if addressed { rustix::fs::tell(fd).ok() } else { None };
         Ok(Self { fd, kind, at })
+    }
+
+    /// Examines an open descriptor. Calls use and advance the descriptor's own offset, because other processes may
+    /// share it.
+    pub fn inherited(fd: BorrowedFd<'a>) -> Result<Self, Errno> {
+        Ok(Self { fd, kind: kind_of(&fstat(fd)?)?, at: None })
     }
 
     /// Examines an open descriptor. An endpoint that can be addressed by offset starts at offset 0.
@@ -132,6 +134,17 @@ impl<'a> End<'a> {
             *at += count;
         }
     }
+}
+
+fn kind_of(stat: &Stat) -> Result<Kind, Errno> {
+    Ok(match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Fifo => Kind::Pipe,
+        FileType::Socket => Kind::Socket,
+        FileType::CharacterDevice if stat.st_rdev == NULL_DEVICE => Kind::Null,
+        FileType::CharacterDevice | FileType::BlockDevice => Kind::Device,
+        FileType::Directory => return Err(Errno::ISDIR),
+        _ => Kind::File,
+    })
 }
 
 // Major 1, minor 3 (Documentation/admin-guide/devices.txt), in the kernel's encoding.

@@ -36,8 +36,9 @@ pub struct Request {
     pub unfit: HashMap<&'static str, Unfit>,
 }
 
-/// A verdict for every mechanism, for one transfer.
-#[derive(Clone, Debug, Serialize)]
+/// A verdict for every mechanism, for one transfer. The default plan has no verdicts, and the driver uses the last
+/// resort.
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Plan {
     /// The verdicts on all mechanisms, best first: the chosen one, the usable ones in order, then the unfit.
     pub verdicts: Vec<Verdict>,

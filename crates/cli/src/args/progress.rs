@@ -1,9 +1,9 @@
 //! Options for progress output.
 
 use clap::{Args, ValueEnum};
-use std::io::IsTerminal;
 
 use super::flag;
+use crate::stdio;
 
 /// Options for progress and summaries.
 #[derive(Args, Clone, Copy, Debug, Default)]
@@ -27,7 +27,7 @@ impl ProgressArgs {
     /// them.
     pub fn is_watched(self) -> bool {
         let shown = match self.progress {
-            ProgressWhen::Auto => std::io::stderr().is_terminal(),
+            ProgressWhen::Auto => stdio::is_error_terminal(),
             ProgressWhen::Always => true,
             ProgressWhen::Never | ProgressWhen::Json => false,
         };

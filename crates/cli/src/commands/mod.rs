@@ -51,6 +51,11 @@ pub trait Subcommand {
         false
     }
 
+    /// Returns `true` if the command may print text in colour.
+    fn uses_color(&self) -> bool {
+        true
+    }
+
     /// Executes the command; `color` applies to text output.
     fn run(&self, color: bool) -> Result<Exit, CommandFailure>;
 }
@@ -161,7 +166,8 @@ impl Cli {
     }
 
     pub fn run(&self) -> Result<Exit, CommandFailure> {
-        self.command.chosen().run(paint::wanted(self.common.color))
+        let command = self.command.chosen();
+        command.run(command.uses_color() && paint::wanted(self.common.color))
     }
 }
 

@@ -64,9 +64,6 @@ pub struct PipeArgs {
     pub shown: ProgressArgs,
 }
 
-/// Largest remainder of a file, in bytes, that fits into a pipe of default capacity.
-const SHORT: u64 = 64 << 10;
-
 const EXAMPLES: &str = "\
 Examples:
   thalweg pipe < dump.sql | mysql db       progress, and a larger pipe
@@ -82,10 +79,15 @@ impl Subcommand for PipeArgs {
         true
     }
 
+    fn uses_color(&self) -> bool {
+        false
+    }
+
     fn run(&self, _color: bool) -> Result<Exit, CommandFailure> {
         let (source, sink) = (stdio::input()?, stdio::output()?);
         let left = stdio::left_in(&source);
-        if self.is_brief(left, &sink) {
+        let is_brief = self.is_brief(left, &sink);
+        if is_brief {
             interrupt::catch_if_it_lasts();
         } else {
             interrupt::catch();
@@ -102,6 +104,9 @@ impl Subcommand for PipeArgs {
             sink_name: OUTPUT.to_owned(),
             len: self.size.filter(|_| self.stop_at_size),
             expected: self.size.or(left),
+            needs_plan: !is_brief
+                || self.choice.names_method()
+                || !self.choice.no_method.is_empty(),
         };
         if self.tee.is_empty() { stream.run() } else { fan_out(self, &stream) }
     }
@@ -112,7 +117,7 @@ impl PipeArgs {
     /// progress nor a summary.
     fn is_brief(&self, left: Option<u64>, sink: &End<'_>) -> bool {
         let is_reported = self.verbose || self.shown.reports();
-        let is_short = left.is_some_and(|left| left <= SHORT);
+        let is_short = left.is_some_and(|left| left <= stdio::SHORT);
         self.tee.is_empty()
             && self.limit.is_none()
             && !is_reported

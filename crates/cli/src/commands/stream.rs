@@ -1,7 +1,7 @@
 //! Moves one stream with the driver, for `pipe` and for `copy` to standard output, and handles its end.
 
 use std::fmt::Write;
-use thalweg_core::{Driver, End, Error, Facts, Plan, Report, Side, Sink, Source, Transfer};
+use thalweg_core::{Driver, End, Error, Facts, Kind, Plan, Report, Side, Sink, Source, Transfer};
 use thalweg_sys::{Errno, io, signal};
 
 use crate::{
@@ -36,6 +36,8 @@ pub struct StreamCopy<'s> {
     pub len: Option<u64>,
     /// Expected number of bytes.
     pub expected: Option<u64>,
+    /// `false` for a short file: the driver reads and writes it without a plan, and measures no times.
+    pub needs_plan: bool,
 }
 
 /// The outcome of a stream.
@@ -75,15 +77,14 @@ impl StreamCopy<'_> {
             len: self.len,
             needs: self.choice.needs(),
         };
-        let facts = Facts { len: self.expected, ..Facts::of(&transfer) };
-        let saved = SavedProfile::use_if_current(!self.choice.no_profile, Moves::Streams);
-        let plan = Plan::make(&facts, &self.choice.request(), saved.current.as_ref());
-        if let Some(reason) = &plan.impossible {
-            return Err(CommandFailure::new(Exit::Unsupported, reason.clone()));
-        }
+        let plan = if self.needs_plan { self.plan(&transfer)? } else { Plan::default() };
         let mut meter = self.meter();
         let driver = Driver { limit: self.limit() };
-        let outcome = driver.run(&mut transfer, &plan, &mut meter);
+        let outcome = if self.needs_plan {
+            driver.run(&mut transfer, &plan, &mut meter)
+        } else {
+            driver.run_untimed(&mut transfer, &plan, &mut meter)
+        };
         meter.finish(outcome.report.bytes, true);
         let failure =
             outcome.error.map(|error| transfer_failure(&error, &self.source_name, &self.sink_name));
@@ -95,6 +96,16 @@ impl StreamCopy<'_> {
             unavailable: unavailable(&plan),
             failures: failure.into_iter().collect(),
         })
+    }
+
+    fn plan(&self, transfer: &Transfer<'_>) -> Result<Plan, CommandFailure> {
+        let facts = Facts { len: self.expected, ..Facts::of(transfer) };
+        let saved = SavedProfile::use_if_current(!self.choice.no_profile, Moves::Streams);
+        let plan = Plan::make(&facts, &self.choice.request(), saved.current.as_ref());
+        match &plan.impossible {
+            Some(reason) => Err(CommandFailure::new(Exit::Unsupported, reason.clone())),
+            None => Ok(plan),
+        }
     }
 
     pub fn meter(&self) -> ProgressMeter {
@@ -144,8 +155,11 @@ impl StreamCopy<'_> {
 }
 
 /// Returns the error that close(2) would report for the sink. Network file systems may report write errors only at
-/// close.
+/// close. Pipes, sockets and `/dev/null` report none.
 pub fn close_failure(sink: &End<'_>, name: &str) -> Option<CommandFailure> {
+    if matches!(sink.kind, Kind::Pipe | Kind::Socket | Kind::Null) {
+        return None;
+    }
     let errno = io::flush(sink.fd).err()?;
     Some(CommandFailure::of_call("close", name, errno))
 }

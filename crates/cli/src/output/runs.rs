@@ -3,7 +3,6 @@
 use indicatif::ProgressBar;
 use std::{
     cell::OnceCell,
-    io::IsTerminal,
     time::{Duration, Instant},
 };
 
@@ -12,6 +11,7 @@ use super::{
     text::note,
     ticking::{new_bar, style},
 };
+use crate::stdio;
 
 /// Expected time above which a series of runs prints a line.
 const LONG: Duration = Duration::from_secs(2);
@@ -26,8 +26,12 @@ pub struct Runs {
 impl Runs {
     /// Creates the display without showing anything. Without a terminal, it prints a line only if `speaks` is `true`.
     pub fn new(speaks: bool) -> Self {
-        let seen = std::io::stderr().is_terminal();
-        Self { speaks, seen, began: OnceCell::new(), bar: OnceCell::new() }
+        Self {
+            speaks,
+            seen: stdio::is_error_terminal(),
+            began: OnceCell::new(),
+            bar: OnceCell::new(),
+        }
     }
 
     /// Shows that `done` of `all` runs are complete. `all` is 0 while unknown.

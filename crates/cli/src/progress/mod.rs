@@ -4,7 +4,6 @@
 use indicatif::{ProgressBar, ProgressState};
 use std::{
     fmt::Write,
-    io::IsTerminal,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -18,6 +17,7 @@ use crate::{
         text::{note, note_json},
         ticking::{self, style},
     },
+    stdio,
 };
 
 mod line;
@@ -71,11 +71,10 @@ impl ProgressMeter {
     /// Creates a meter for a job of about `total` bytes.
     pub fn new(args: ProgressArgs, name: Option<&str>, total: Option<u64>) -> Self {
         let state = SharedState(Arc::new(Mutex::new(MeterState::new(name, total))));
-        let seen = || std::io::stderr().is_terminal();
         let printed = Instant::now();
         let face = match args.progress {
             _ if args.quiet => Face::Blank,
-            ProgressWhen::Auto | ProgressWhen::Always if seen() => {
+            ProgressWhen::Auto | ProgressWhen::Always if stdio::is_error_terminal() => {
                 Face::Bar(new_bar(state.clone()))
             }
             ProgressWhen::Always => Face::Lines { printed, json: false },

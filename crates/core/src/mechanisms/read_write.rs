@@ -61,6 +61,8 @@ struct ReadWriteMover<'a> {
     // buffer[sent..filled] was read and not written yet.
     filled: usize,
     sent: usize,
+    // `true` after a read returned 0. Without this, the driver's next step would read the end again.
+    has_ended: bool,
 }
 
 impl Drop for ReadWriteMover<'_> {
@@ -81,9 +83,16 @@ impl Mechanism for ReadWrite {
         let size = || Amount::of(&t).fits(wished, FIRST);
         let buffer = if both_fds { buffer_pool::buffer(size()) } else { Buffer::default() };
         let (source, sink) = (t.source, t.sink);
-        let mover =
-            ReadWriteMover { source, sink, buffer, wished, full_reads: 0, filled: 0, sent: 0 };
-        Ok(Box::new(mover))
+        Ok(Box::new(ReadWriteMover {
+            source,
+            sink,
+            buffer,
+            wished,
+            full_reads: 0,
+            filled: 0,
+            sent: 0,
+            has_ended: false,
+        }))
     }
 }
 
@@ -138,7 +147,7 @@ impl ReadWriteMover<'_> {
                 Ok(got as u64)
             }
             (Source::Fd(end), Sink::Fd(_)) => {
-                if self.sent == self.filled {
+                if self.sent == self.filled && !self.has_ended {
                     // The buffer grows only after the second full read, because the first may have read the whole file.
                     if self.full_reads > 1 && self.buffer.len() < self.wished {
                         self.buffer = buffer_pool::buffer(self.wished);
@@ -148,9 +157,9 @@ impl ReadWriteMover<'_> {
                     let got = got.map_err(|e| INFO.error(end.read_call(), Side::Source, e, 0))?;
                     let is_full = got == self.buffer.len();
                     self.full_reads = self.full_reads.saturating_add(is_full.into());
-                    (self.sent, self.filled) = (0, got);
+                    (self.sent, self.filled, self.has_ended) = (0, got, got == 0);
                 }
-                if self.filled == 0 { Ok(0) } else { self.flush() }
+                if self.has_ended { Ok(0) } else { self.flush() }
             }
         }
     }
@@ -169,5 +178,26 @@ fn write(end: &mut End<'_>, bytes: &[u8]) -> Result<usize, Error> {
     match end.write(bytes) {
         Ok(0) => Err(INFO.error(call, Side::Sink, Errno::IO, 0)),
         answer => answer.map_err(|e| INFO.error(call, Side::Sink, e, 0)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Driver, Plan};
+    use std::{fs::File, io::Write};
+    use thalweg_sys::tally;
+
+    #[test]
+    fn without_a_plan_a_file_is_read_written_and_its_end_is_read_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        File::create(&path).unwrap().write_all(b"ten bytes.").unwrap();
+        let (source, sink) = (File::open(&path).unwrap(), tempfile::tempfile().unwrap());
+        let mut transfer = Transfer::between(&source, &sink).unwrap();
+        let before = tally::calls();
+        let outcome = Driver::default().run_untimed(&mut transfer, &Plan::default(), &mut ());
+        assert_eq!(outcome.into_result().unwrap().bytes, 10);
+        assert_eq!(tally::calls() - before, 3);
     }
 }

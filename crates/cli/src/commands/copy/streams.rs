@@ -60,6 +60,7 @@ pub fn to_standard_output(args: &CopyArgs, sources: &[PathBuf]) -> Result<Exit, 
         sink_name: OUTPUT.to_owned(),
         len: None,
         expected: stdio::left_in(&source),
+        needs_plan: true,
     };
     stream.run()
 }
