@@ -52,6 +52,10 @@ impl Subcommand for CopyArgs {
         true
     }
 
+    fn uses_color(&self) -> bool {
+        self.tune
+    }
+
     fn run(&self, color: bool) -> Result<Exit, CommandFailure> {
         if let Some(shard) = self.fleet.shard {
             return fleet::run(self, shard);
@@ -159,7 +163,9 @@ struct CopyTuning {
 impl<'r> CopyCommand<'r> {
     fn new(args: &'r CopyArgs, color: bool, sources: &'r [PathBuf], destination: &'r Path) -> Self {
         let into = args.target_directory.is_some() || args.no_target_directory;
-        let makes_folder = !into && !destination.is_dir() && sources.iter().all(|s| s.is_dir());
+        let is_recursive = args.recursive || args.kept.archive;
+        let makes_folder =
+            is_recursive && !into && !destination.is_dir() && sources.iter().all(|s| s.is_dir());
         Self { args, color, sources, destination, makes_folder }
     }
 
@@ -312,33 +318,31 @@ impl<'r> CopyCommand<'r> {
     }
 
     fn exit(&self, report: &TreeReport) -> Result<Exit, CommandFailure> {
-        let is_single_file = matches!(self.sources, [source] if !source.is_dir());
-        let wanted = WantedCopy {
-            is_single_file,
-            resumes: self.args.resume,
-            makes_folder: self.makes_folder,
-        };
-        let left = CopyLeftovers::of(report, &wanted);
-        match report.halted {
-            Some(Halt::Cancelled) => {
-                return Err(interrupt::failure(&left.state()).hint(left.hint()));
-            }
-            Some(Halt::Full) => {
-                return Err(CommandFailure::new(left.exit(), left.state()).hint(left.hint()));
-            }
-            None => {}
-        }
-        match report.ending() {
-            Ending::Done => Ok(Exit::Done),
-            Ending::Differ => Err(CommandFailure::new(Exit::Differ, "")),
-            Ending::Partial if report.error_count == 0 => Ok(Exit::Incomplete),
-            Ending::Partial if report.unfinished.is_empty() => {
+        match (report.halted, report.ending()) {
+            (None, Ending::Done) => Ok(Exit::Done),
+            (None, Ending::Differ) => Err(CommandFailure::new(Exit::Differ, "")),
+            (None, Ending::Partial) if report.error_count == 0 => Ok(Exit::Incomplete),
+            (None, Ending::Partial) if report.unfinished.is_empty() => {
                 Err(CommandFailure::new(exit_of_problems(report), ""))
             }
-            Ending::Partial => {
+            (Some(Halt::Cancelled), _) => {
+                let left = self.leftovers(report);
+                Err(interrupt::failure(&left.state()).hint(left.hint()))
+            }
+            (Some(Halt::Full), _) | (None, Ending::Partial) => {
+                let left = self.leftovers(report);
                 Err(CommandFailure::new(left.exit(), left.state()).hint(left.hint()))
             }
         }
+    }
+
+    fn leftovers<'p>(&self, report: &'p TreeReport) -> CopyLeftovers<'p> {
+        let wanted = WantedCopy {
+            is_single_file: matches!(self.sources, [source] if !source.is_dir()),
+            resumes: self.args.resume,
+            makes_folder: self.makes_folder,
+        };
+        CopyLeftovers::of(report, &wanted)
     }
 }
 

@@ -150,6 +150,9 @@ fn conflicts(args: &CopyArgs, backup: tree::Backup) -> Result<(), CommandFailure
 
 /// Checks the options for SELinux labels. Fails or warns in the cases in which cp does.
 fn labels(args: &CopyArgs) -> Result<(), CommandFailure> {
+    if !args.kept.preserve.context && args.context.is_none() {
+        return Ok(());
+    }
     let has_selinux = Path::new("/sys/fs/selinux/enforce").exists();
     if args.kept.preserve.context && !has_selinux {
         let why = "cannot preserve the security context: SELinux is not enabled";
