@@ -187,12 +187,12 @@ impl Sending {
     /// Sends combined parts once. Returns `true` if the socket is full.
     fn send_unsent(&mut self, way: &SendContext<'_>) -> Result<bool, Short> {
         let out = self.out.unsent();
-        // A small answer shares a packet with the next one. The head of a large part does not wait for the data that the
-        // mechanism moves next: with `MSG_MORE`, the whole answer takes more CPU time if the congestion control is BBR.
+        // A small answer shares a packet with the next one, and a head with the data that the mechanism copies. A head
+        // before pages that are passed by reference does not wait for them: with `MSG_MORE`, the whole answer takes more
+        // CPU time if the congestion control is BBR.
+        let more = if self.large.is_some() { way.policy.needs.stable } else { way.more };
         let sent = match way.sink {
-            KnownEnd::Socket { .. } if way.more && self.large.is_none() => {
-                net::send_more(way.socket, out)
-            }
+            KnownEnd::Socket { .. } if more => net::send_more(way.socket, out),
             KnownEnd::Socket { .. } => net::send(way.socket, out),
             _ => io::write(way.socket, out),
         };
