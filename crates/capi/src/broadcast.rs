@@ -7,11 +7,11 @@ use thalweg_channel::broadcast::{Departure, Notice};
 use thalweg_channel::{Broadcast, Slow, Subscription};
 
 use crate::channel::{self, Lender, TwChannelOptions};
-use crate::error::{CallFailure, TwError, TwStatus};
+use crate::error::CallFailure;
 use crate::handle::{self, Handle};
 use crate::link::TwLink;
 use crate::mpsc::NOBODY;
-use crate::{guard::guarded, options};
+use crate::{guard::exported, options};
 
 /// A broadcast, and the subscribers that have left but were not yet reported to C.
 #[derive(Debug)]
@@ -26,33 +26,24 @@ pub type TwBroadcast = Handle<BroadcastEnd>;
 /// `tw_subscription`, opaque to C.
 pub type TwSubscription = Handle<Lender<Subscription, Notice<'static>>>;
 
-/// Creates a broadcast without subscribers.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_broadcast_new(
-    backlog: usize,
-    broadcast: *mut *mut TwBroadcast,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+exported! {
+    /// Creates a broadcast without subscribers.
+    fn tw_broadcast_new(backlog: usize, broadcast: *mut *mut TwBroadcast) {
         handle::create(broadcast, "broadcast", || {
             let slow = if backlog == 0 { Slow::Wait } else { Slow::DropOldest { backlog } };
             let end = BroadcastEnd { broadcast: Broadcast::new(slow), departed: VecDeque::new() };
             Ok(end)
         })
-    })
-}
+    }
 
-/// Adds a subscriber.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_broadcast_add(
-    broadcast: *mut TwBroadcast,
-    link: *mut *mut TwLink,
-    given: *const TwChannelOptions,
-    timeout_ns: i64,
-    subscriber: *mut u64,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Adds a subscriber.
+    fn tw_broadcast_add(
+        broadcast: *mut TwBroadcast,
+        link: *mut *mut TwLink,
+        given: *const TwChannelOptions,
+        timeout_ns: i64,
+        subscriber: *mut u64,
+    ) {
         let names = ["link", "subscriber"];
         let exchanged = handle::exchange(link, subscriber, names, NOBODY);
         let (link, subscriber) = exchanged?;
@@ -62,51 +53,32 @@ pub unsafe extern "C" fn tw_broadcast_add(
         };
         *subscriber = handle::with(broadcast, "broadcast", add)?;
         Ok(())
-    })
-}
+    }
 
-/// Sends a message to every subscriber.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_broadcast_publish(
-    broadcast: *mut TwBroadcast,
-    message: *const c_void,
-    length: usize,
-    timeout_ns: i64,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Sends a message to every subscriber.
+    fn tw_broadcast_publish(
+        broadcast: *mut TwBroadcast,
+        message: *const c_void,
+        length: usize,
+        timeout_ns: i64,
+    ) {
         let message = handle::bytes(message, length, "message")?;
         let publish = |end: &mut BroadcastEnd| {
             Ok(end.broadcast.publish_until(message, options::deadline(timeout_ns))?)
         };
         handle::with(broadcast, "broadcast", publish)
-    })
-}
+    }
 
-/// Moves queued messages to the subscribers' rings, while there is room.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_broadcast_push(
-    broadcast: *mut TwBroadcast,
-    left: *mut usize,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Moves queued messages to the subscribers' rings, while there is room.
+    fn tw_broadcast_push(broadcast: *mut TwBroadcast, left: *mut usize) {
         let left = handle::result(left, "count", 0)?;
         let push = |end: &mut BroadcastEnd| Ok(end.broadcast.push_backlog()?);
         *left = handle::with(broadcast, "broadcast", push)?;
         Ok(())
-    })
-}
+    }
 
-/// Reports one departed subscriber per call. The status is the reason for its departure.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_broadcast_departed(
-    broadcast: *mut TwBroadcast,
-    subscriber: *mut u64,
-    dropped: *mut u64,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Reports one departed subscriber per call. The status is the reason for its departure.
+    fn tw_broadcast_departed(broadcast: *mut TwBroadcast, subscriber: *mut u64, dropped: *mut u64) {
         let subscriber = handle::result(subscriber, "subscriber", NOBODY)?;
         let dropped = handle::result(dropped, "count", 0)?;
         let next = |end: &mut BroadcastEnd| {
@@ -118,52 +90,40 @@ pub unsafe extern "C" fn tw_broadcast_departed(
         };
         (*subscriber, *dropped) = (gone.subscriber, gone.dropped);
         Err(CallFailure::from(gone.error))
-    })
-}
+    }
 
-/// Returns the number of subscribers; 0 for null. A subscriber that has left counts until a call
-/// detects this.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_broadcast_subscribers(broadcast: *const TwBroadcast) -> usize {
-    // SAFETY: Guaranteed by the caller.
-    unsafe { handle::with(broadcast, "", |end| Ok(end.broadcast.subscribers())) }.unwrap_or(0)
-}
+    /// Returns the number of subscribers; 0 for null. A subscriber that has left counts until a call
+    /// detects this.
+    fn tw_broadcast_subscribers(broadcast: *const TwBroadcast) -> usize {
+        handle::with(broadcast, "", |end| Ok(end.broadcast.subscribers())).unwrap_or(0)
+    }
 
-/// Closes a broadcast. All subscribers then get `TW_CLOSED`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_broadcast_close(broadcast: *mut TwBroadcast) {
-    // SAFETY: Guaranteed by the caller.
-    unsafe { handle::close(broadcast) };
-}
+    /// Closes a broadcast. All subscribers then get `TW_CLOSED`.
+    fn tw_broadcast_close(broadcast: *mut TwBroadcast) -> () {
+        handle::close(broadcast);
+    }
 
-/// Subscribes to the broadcast at the other end of a link.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_subscription_open(
-    link: *mut *mut TwLink,
-    given: *const TwChannelOptions,
-    subscription: *mut *mut TwSubscription,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Subscribes to the broadcast at the other end of a link.
+    fn tw_subscription_open(
+        link: *mut *mut TwLink,
+        given: *const TwChannelOptions,
+        subscription: *mut *mut TwSubscription,
+    ) {
         handle::open(link, subscription, ["link", "subscription"], |link| {
             let given = channel::options(given)?;
             Ok(Lender::new(Subscription::open(link, &given)?))
         })
-    })
-}
+    }
 
-/// Returns the next message, its number, and the number of messages dropped directly before it.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_subscription_receive(
-    subscription: *mut TwSubscription,
-    timeout_ns: i64,
-    message: *mut *const c_void,
-    length: *mut usize,
-    number: *mut u64,
-    missed: *mut u64,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Returns the next message, its number, and the number of messages dropped directly before it.
+    fn tw_subscription_receive(
+        subscription: *mut TwSubscription,
+        timeout_ns: i64,
+        message: *mut *const c_void,
+        length: *mut usize,
+        number: *mut u64,
+        missed: *mut u64,
+    ) {
         let message = handle::result(message, "message", null())?;
         let length = handle::result(length, "length", 0)?;
         // Both pointers are null or valid, as the caller guarantees.
@@ -184,21 +144,15 @@ pub unsafe extern "C" fn tw_subscription_receive(
             Ok(())
         };
         handle::with(subscription, "subscription", receive)
-    })
-}
+    }
 
-/// Releases the lent message, so that its room can be reused.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_subscription_release(
-    subscription: *mut TwSubscription,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, { handle::with(subscription, "subscription", Lender::take_back) })
-}
+    /// Releases the lent message, so that its room can be reused.
+    fn tw_subscription_release(subscription: *mut TwSubscription) {
+        handle::with(subscription, "subscription", Lender::take_back)
+    }
 
-/// Closes a subscription.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_subscription_close(subscription: *mut TwSubscription) {
-    // SAFETY: Guaranteed by the caller.
-    unsafe { handle::close(subscription) };
+    /// Closes a subscription.
+    fn tw_subscription_close(subscription: *mut TwSubscription) -> () {
+        handle::close(subscription);
+    }
 }

@@ -4,8 +4,8 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 use thalweg_channel::bulk::{self, Buffer, Loan};
 
-use crate::error::{CallFailure, TwError, TwStatus};
-use crate::guard::guarded;
+use crate::error::CallFailure;
+use crate::guard::exported;
 use crate::handle::{self, Handle};
 
 /// The contents of a `tw_buffer`.
@@ -29,39 +29,28 @@ impl BufferMemory {
     }
 }
 
-/// Allocates zeroed, resident memory.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_buffer_new(
-    length: usize,
-    buffer: *mut *mut TwBuffer,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+exported! {
+    /// Allocates zeroed, resident memory.
+    fn tw_buffer_new(length: usize, buffer: *mut *mut TwBuffer) {
         handle::create(buffer, "buffer", || {
             let made = bulk::buffer(length).map_err(|errno| CallFailure::system("mmap", errno))?;
             Ok(BufferMemory::Own(made))
         })
-    })
-}
+    }
 
-/// Returns the address of the first byte; null for null.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_buffer_data(buffer: *mut TwBuffer) -> *mut c_void {
-    let start = |memory: &mut BufferMemory| Ok(memory.bytes().as_mut_ptr().cast());
-    // SAFETY: Guaranteed by the caller.
-    unsafe { handle::with(buffer, "", start) }.unwrap_or(null_mut())
-}
+    /// Returns the address of the first byte; null for null.
+    fn tw_buffer_data(buffer: *mut TwBuffer) -> *mut c_void {
+        let start = |memory: &mut BufferMemory| Ok(memory.bytes().as_mut_ptr().cast());
+        handle::with(buffer, "", start).unwrap_or(null_mut())
+    }
 
-/// Returns the length in bytes; 0 for null.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_buffer_length(buffer: *const TwBuffer) -> usize {
-    // SAFETY: Guaranteed by the caller.
-    unsafe { handle::with(buffer, "", |memory| Ok(memory.bytes().len())) }.unwrap_or(0)
-}
+    /// Returns the length in bytes; 0 for null.
+    fn tw_buffer_length(buffer: *const TwBuffer) -> usize {
+        handle::with(buffer, "", |memory| Ok(memory.bytes().len())).unwrap_or(0)
+    }
 
-/// Frees a buffer.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_buffer_free(buffer: *mut TwBuffer) {
-    // SAFETY: Guaranteed by the caller.
-    unsafe { handle::close(buffer) };
+    /// Frees a buffer.
+    fn tw_buffer_free(buffer: *mut TwBuffer) -> () {
+        handle::close(buffer);
+    }
 }

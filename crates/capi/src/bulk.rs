@@ -1,16 +1,16 @@
 //! `tw_bulk_options`, the list of mechanisms, and the description of a transfer, which both ends provide.
 
 use serde_json::json;
-use std::ffi::{CStr, c_char};
+use std::ffi::c_char;
 use std::mem::offset_of;
 use std::sync::Arc;
 use thalweg_channel::bulk::{Choice, Destination, MECHANISMS, Options, Skipped, by_name};
 use thalweg_core::{Info, Tuning};
 use thalweg_sys::Errno;
 
-use crate::error::{CallFailure, TwError, TwStatus};
+use crate::error::{CallFailure, TwStatus};
 use crate::profile::TwProfile;
-use crate::{guard::guarded, mechanism, options, text};
+use crate::{guard::exported, options, text};
 
 /// `tw_bulk_options`.
 #[repr(C)]
@@ -130,11 +130,6 @@ pub(crate) fn explain(
     told.to_string()
 }
 
-fn text_of(index: usize, field: fn(&'static Info) -> &'static str) -> *const c_char {
-    let text = MECHANISMS.get(index).map(|arm| mechanism::forever(field(arm.info())));
-    text.map_or(std::ptr::null(), CStr::as_ptr)
-}
-
 /// Returns the number of mechanisms.
 #[unsafe(no_mangle)]
 pub extern "C" fn tw_arm_count() -> usize {
@@ -144,19 +139,18 @@ pub extern "C" fn tw_arm_count() -> usize {
 /// Returns the name of the mechanism at `index`, or null if `index` is out of range.
 #[unsafe(no_mangle)]
 pub extern "C" fn tw_arm_name(index: usize) -> *const c_char {
-    text_of(index, |info| info.name)
+    text::text_or_null(MECHANISMS.get(index).map(|arm| arm.info().name))
 }
 
 /// Returns the summary of the mechanism at `index`, or null if `index` is out of range.
 #[unsafe(no_mangle)]
 pub extern "C" fn tw_arm_summary(index: usize) -> *const c_char {
-    text_of(index, |info| info.summary)
+    text::text_or_null(MECHANISMS.get(index).map(|arm| arm.info().summary))
 }
 
-/// Tests the system calls of a mechanism in this process.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_arm_probe(index: usize, error: *mut TwError) -> TwStatus {
-    guarded!(error, {
+exported! {
+    /// Tests the system calls of a mechanism in this process.
+    fn tw_arm_probe(index: usize) {
         let arm = MECHANISMS.get(index).ok_or_else(|| {
             CallFailure::usage(format!(
                 "mechanism number {index} does not exist; there are {}",
@@ -167,7 +161,7 @@ pub unsafe extern "C" fn tw_arm_probe(index: usize, error: *mut TwError) -> TwSt
             let os_error = why.errno.map_or(0, Errno::raw_os_error);
             CallFailure { os_error, ..CallFailure::new(TwStatus::Unsupported, why.reason) }
         })
-    })
+    }
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use std::ptr::null;
 use thalweg_channel::{Consumer, Held, Sample};
 
 use crate::channel::{self, Lender, TwChannelOptions};
-use crate::error::{CallFailure, TwError, TwStatus};
-use crate::guard::guarded;
+use crate::error::{CallFailure, TwStatus};
+use crate::guard::exported;
 use crate::handle::{self, Handle};
 use crate::link::TwLink;
 use crate::options;
@@ -40,34 +40,28 @@ impl ConsumerEnd {
     }
 }
 
-/// Opens the channel that is offered over a link.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_consumer_open(
-    link: *mut *mut TwLink,
-    options: *const TwChannelOptions,
-    timeout_ns: i64,
-    consumer: *mut *mut TwConsumer,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+exported! {
+    /// Opens the channel that is offered over a link.
+    fn tw_consumer_open(
+        link: *mut *mut TwLink,
+        options: *const TwChannelOptions,
+        timeout_ns: i64,
+        consumer: *mut *mut TwConsumer,
+    ) {
         handle::open(link, consumer, ["link", "consumer"], |link| {
             let options = channel::options(options)?;
             let opened = Consumer::open_until(link, &options, options::deadline(timeout_ns));
             Ok(ConsumerEnd::new(opened?))
         })
-    })
-}
+    }
 
-/// Returns the next message in place.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_consumer_receive(
-    consumer: *mut TwConsumer,
-    timeout_ns: i64,
-    message: *mut *const c_void,
-    length: *mut usize,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Returns the next message in place.
+    fn tw_consumer_receive(
+        consumer: *mut TwConsumer,
+        timeout_ns: i64,
+        message: *mut *const c_void,
+        length: *mut usize,
+    ) {
         let message = handle::result(message, "message", null())?;
         let length = handle::result(length, "length", 0)?;
         let receive = |end: &mut ConsumerEnd| {
@@ -77,23 +71,21 @@ pub unsafe extern "C" fn tw_consumer_receive(
             Ok(())
         };
         handle::with(consumer, "consumer", receive)
-    })
+    }
 }
 
 /// `tw_held`, opaque to C: a message that may outlive its consumer.
 pub type TwHeld = Handle<Held>;
 
-/// Returns the next message and holds it while others are received.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_consumer_hold(
-    consumer: *mut TwConsumer,
-    timeout_ns: i64,
-    held: *mut *mut TwHeld,
-    message: *mut *const c_void,
-    length: *mut usize,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+exported! {
+    /// Returns the next message and holds it while others are received.
+    fn tw_consumer_hold(
+        consumer: *mut TwConsumer,
+        timeout_ns: i64,
+        held: *mut *mut TwHeld,
+        message: *mut *const c_void,
+        length: *mut usize,
+    ) {
         let place = handle::place(held, "held message")?;
         let message = handle::result(message, "message", null())?;
         let length = handle::result(length, "length", 0)?;
@@ -105,18 +97,14 @@ pub unsafe extern "C" fn tw_consumer_hold(
             Ok(())
         };
         handle::with(consumer, "consumer", hold)
-    })
-}
+    }
 
-/// Reports the number of held messages, and whether the producer waits for their room.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_consumer_held(
-    consumer: *mut TwConsumer,
-    messages: *mut usize,
-    is_waited_for: *mut c_int,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Reports the number of held messages, and whether the producer waits for their room.
+    fn tw_consumer_held(
+        consumer: *mut TwConsumer,
+        messages: *mut usize,
+        is_waited_for: *mut c_int,
+    ) {
         let messages = handle::result(messages, "number", 0)?;
         let is_waited_for = handle::result(is_waited_for, "answer", 0)?;
         let ask = |end: &mut ConsumerEnd| {
@@ -126,39 +114,27 @@ pub unsafe extern "C" fn tw_consumer_held(
             Ok(())
         };
         handle::with(consumer, "consumer", ask)
-    })
-}
+    }
 
-/// Releases a held message.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_held_release(held: *mut TwHeld) {
-    // SAFETY: Guaranteed by the caller.
-    unsafe { handle::close(held) };
-}
+    /// Releases a held message.
+    fn tw_held_release(held: *mut TwHeld) -> () {
+        handle::close(held);
+    }
 
-/// Releases the lent message, so that the producer can reuse its room.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_consumer_release(
-    consumer: *mut TwConsumer,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Releases the lent message, so that the producer can reuse its room.
+    fn tw_consumer_release(consumer: *mut TwConsumer) {
         let release = |end: &mut ConsumerEnd| end.lender.take_back();
         handle::with(consumer, "consumer", release)
-    })
-}
+    }
 
-/// Copies the next message into the caller's memory and releases it.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_consumer_receive_into(
-    consumer: *mut TwConsumer,
-    into: *mut c_void,
-    room: usize,
-    timeout_ns: i64,
-    length: *mut usize,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Copies the next message into the caller's memory and releases it.
+    fn tw_consumer_receive_into(
+        consumer: *mut TwConsumer,
+        into: *mut c_void,
+        room: usize,
+        timeout_ns: i64,
+        length: *mut usize,
+    ) {
         let length = handle::result(length, "length", 0)?;
         let into = handle::room(into, room, "into")?;
         let receive = |end: &mut ConsumerEnd| {
@@ -176,35 +152,24 @@ pub unsafe extern "C" fn tw_consumer_receive_into(
             Ok(())
         };
         handle::with(consumer, "consumer", receive)
-    })
-}
+    }
 
-/// Prepares the descriptor for polling in an event loop.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_consumer_arm(
-    consumer: *mut TwConsumer,
-    is_armed: *mut c_int,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Prepares the descriptor for polling in an event loop.
+    fn tw_consumer_arm(consumer: *mut TwConsumer, is_armed: *mut c_int) {
         let is_armed = handle::result(is_armed, "answer", 0)?;
         // SAFETY of `idle`: the borrow of the reader ends with this closure.
         let arm = |end: &mut ConsumerEnd| Ok(end.lender.idle()?.arm()?);
         *is_armed = handle::with(consumer, "consumer", arm)?.into();
         Ok(())
-    })
-}
+    }
 
-/// Returns the descriptor to poll; -1 for null.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_consumer_fd(consumer: *const TwConsumer) -> c_int {
-    // SAFETY: Guaranteed by the caller.
-    unsafe { handle::with(consumer, "", |end| Ok(end.fd)) }.unwrap_or(-1)
-}
+    /// Returns the descriptor to poll; -1 for null.
+    fn tw_consumer_fd(consumer: *const TwConsumer) -> c_int {
+        handle::with(consumer, "", |end| Ok(end.fd)).unwrap_or(-1)
+    }
 
-/// Closes a consumer.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_consumer_close(consumer: *mut TwConsumer) {
-    // SAFETY: Guaranteed by the caller.
-    unsafe { handle::close(consumer) };
+    /// Closes a consumer.
+    fn tw_consumer_close(consumer: *mut TwConsumer) -> () {
+        handle::close(consumer);
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! **The caller's guarantee.** Every exported function relies on the requirements of `include/thalweg.h`: pointers are
 //! null or valid for their purpose, handles come from this library and are not closed, and only one thread at a time
-//! uses a handle. [`guarded!`] marks the functions that rely on this guarantee. All other functions that need it are
+//! uses a handle. [`exported!`] defines the functions that rely on this guarantee. All other functions that need it are
 //! `unsafe` and document it. The comment of an exported function names only additional requirements.
 
 use std::any::Any;
@@ -10,21 +10,41 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::error::{CallFailure, TwError, TwStatus};
 
-/// Runs the body of an exported function. The body may call functions that rely on the caller's guarantee, without an
-/// `unsafe` block of its own.
-macro_rules! guarded {
-    ($error:expr, $body:block) => {{
-        #[allow(
-            unused_unsafe,
-            clippy::multiple_unsafe_ops_per_block,
-            reason = "one guarantee covers the whole body"
-        )]
-        // SAFETY: The caller's guarantee, as described in this module.
-        let status = unsafe { $crate::guard::run($error, || $body) };
-        status
-    }};
+/// Defines exported functions. A function without a return type gets the argument `error` and returns a [`TwStatus`]; its
+/// body returns a `Result`. The bodies may call functions that rely on the caller's guarantee, without an `unsafe` block
+/// of their own.
+macro_rules! exported {
+    (@one [$(#[$meta:meta])*] $name:ident($($arg:ident: $type:ty),*) $body:block) => {
+        $crate::guard::exported! {
+            @raw [$(#[$meta])*] $name($($arg: $type,)* error: *mut $crate::error::TwError)
+            -> $crate::error::TwStatus { $crate::guard::run(error, || $body) }
+        }
+    };
+    (@one [$(#[$meta:meta])*] $name:ident($($arg:ident: $type:ty),*) -> $ret:ty $body:block) => {
+        $crate::guard::exported! { @raw [$(#[$meta])*] $name($($arg: $type),*) -> $ret $body }
+    };
+    (@raw [$(#[$meta:meta])*] $name:ident($($arg:ident: $type:ty),*) -> $ret:ty $body:block) => {
+        $(#[$meta])*
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($arg: $type),*) -> $ret {
+            #[allow(
+                unused_unsafe,
+                clippy::multiple_unsafe_ops_per_block,
+                reason = "one guarantee covers the whole body"
+            )]
+            // SAFETY: The caller's guarantee, as described in this module.
+            let result = unsafe { $body };
+            result
+        }
+    };
+    ($(
+        $(#[$meta:meta])*
+        fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $ret:ty)? $body:block
+    )*) => {
+        $($crate::guard::exported! { @one [$(#[$meta])*] $name($($arg: $type),*) $(-> $ret)? $body })*
+    };
 }
-pub(crate) use guarded;
+pub(crate) use exported;
 
 /// Runs the body of an exported function. Writes a failure to `error` if that is not null.
 ///

@@ -1,21 +1,19 @@
 //! Memory copies: `tw_memcpy` and related functions.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
-use thalweg_kernels::{KERNELS, Kernel, tuned};
+use thalweg_kernels::{Checksum, Hash, KERNELS, tuned};
 
 use crate::error::TwStatus;
+use crate::guard::exported;
+use crate::text::text_or_null;
 
-/// # Safety
-/// The requirements of memcpy apply.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_memcpy(
-    destination: *mut c_void,
-    source: *const c_void,
-    length: usize,
-) -> *mut c_void {
-    // SAFETY: Guaranteed by the caller.
-    unsafe { tuned::copy_by_size(destination.cast(), source.cast(), length) }.cast()
+exported! {
+    /// # Safety
+    /// The requirements of memcpy apply.
+    fn tw_memcpy(destination: *mut c_void, source: *const c_void, length: usize) -> *mut c_void {
+        tuned::copy_by_size(destination.cast(), source.cast(), length).cast()
+    }
 }
 
 /// The function that copies any size. It changes when a profile installs kernels. The symbol must be defined in this
@@ -58,73 +56,48 @@ pub(crate) fn first_band() -> (usize, usize) {
     (tw_memcpy_first.upto.load(Ordering::Acquire), run.addr())
 }
 
-/// # Safety
-/// The requirements of memcpy apply.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_memmove(
-    destination: *mut c_void,
-    source: *const c_void,
-    length: usize,
-) -> *mut c_void {
-    // SAFETY: Guaranteed by the caller.
-    unsafe { tuned::move_by_size(destination.cast(), source.cast(), length) }.cast()
-}
+exported! {
+    /// # Safety
+    /// The requirements of memcpy apply.
+    fn tw_memmove(destination: *mut c_void, source: *const c_void, length: usize) -> *mut c_void {
+        tuned::move_by_size(destination.cast(), source.cast(), length).cast()
+    }
 
-/// # Safety
-/// The requirements of memset apply.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_memset(
-    destination: *mut c_void,
-    byte: c_int,
-    length: usize,
-) -> *mut c_void {
-    // SAFETY: Guaranteed by the caller.
-    unsafe { tuned::fill_by_size(destination.cast(), byte, length) }.cast()
-}
+    /// # Safety
+    /// The requirements of memset apply.
+    fn tw_memset(destination: *mut c_void, byte: c_int, length: usize) -> *mut c_void {
+        tuned::fill_by_size(destination.cast(), byte, length).cast()
+    }
 
-/// # Safety
-/// The requirements of memcpy apply.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_memcpy_crc32c(
-    destination: *mut c_void,
-    source: *const c_void,
-    length: usize,
-    crc: u32,
-) -> u32 {
-    let row = thalweg_kernels::Checksum::first();
-    // SAFETY: Guaranteed by the caller; `first` returns a row that this processor supports.
-    unsafe { (row.copy)(destination.cast(), source.cast(), length, crc) }
-}
+    /// # Safety
+    /// The requirements of memcpy apply.
+    fn tw_memcpy_crc32c(
+        destination: *mut c_void,
+        source: *const c_void,
+        length: usize,
+        crc: u32,
+    ) -> u32 {
+        // `first` returns a row that this processor supports.
+        (Checksum::first().copy)(destination.cast(), source.cast(), length, crc)
+    }
 
-/// # Safety
-/// `source` must be readable for `length` bytes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_crc32c(source: *const c_void, length: usize, crc: u32) -> u32 {
-    let row = thalweg_kernels::Checksum::first();
-    // SAFETY: Guaranteed by the caller; `first` returns a row that this processor supports.
-    unsafe { (row.sum)(source.cast(), length, crc) }
-}
+    /// # Safety
+    /// `source` must be readable for `length` bytes.
+    fn tw_crc32c(source: *const c_void, length: usize, crc: u32) -> u32 {
+        (Checksum::first().sum)(source.cast(), length, crc)
+    }
 
-/// # Safety
-/// The requirements of memcpy apply. `destination` must also be readable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_memcpy_xxh3(
-    destination: *mut c_void,
-    source: *const c_void,
-    length: usize,
-) -> u64 {
-    let row = thalweg_kernels::Hash::first();
-    // SAFETY: Guaranteed by the caller; `first` returns a row that this processor supports.
-    unsafe { (row.copy)(destination.cast(), source.cast(), length) }
-}
+    /// # Safety
+    /// The requirements of memcpy apply. `destination` must also be readable.
+    fn tw_memcpy_xxh3(destination: *mut c_void, source: *const c_void, length: usize) -> u64 {
+        (Hash::first().copy)(destination.cast(), source.cast(), length)
+    }
 
-/// # Safety
-/// `source` must be readable for `length` bytes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_xxh3(source: *const c_void, length: usize) -> u64 {
-    let row = thalweg_kernels::Hash::first();
-    // SAFETY: Guaranteed by the caller; `first` returns a row that this processor supports.
-    unsafe { (row.sum)(source.cast(), length) }
+    /// # Safety
+    /// `source` must be readable for `length` bytes.
+    fn tw_xxh3(source: *const c_void, length: usize) -> u64 {
+        (Hash::first().sum)(source.cast(), length)
+    }
 }
 
 /// Returns the number of kernels.
@@ -136,18 +109,13 @@ pub extern "C" fn tw_kernel_count() -> usize {
 /// Returns the name of the kernel at `index`, or null if `index` is out of range.
 #[unsafe(no_mangle)]
 pub extern "C" fn tw_kernel_name(index: usize) -> *const c_char {
-    text_of(index, |kernel| kernel.name)
+    text_or_null(KERNELS.get(index).map(|kernel| kernel.name))
 }
 
 /// Returns the summary of the kernel at `index`, or null if `index` is out of range.
 #[unsafe(no_mangle)]
 pub extern "C" fn tw_kernel_summary(index: usize) -> *const c_char {
-    text_of(index, |kernel| kernel.summary)
-}
-
-fn text_of(index: usize, field: fn(&'static Kernel) -> &'static str) -> *const c_char {
-    let text = KERNELS.get(index).map(|kernel| crate::mechanism::forever(field(kernel)));
-    text.map_or(std::ptr::null(), CStr::as_ptr)
+    text_or_null(KERNELS.get(index).map(|kernel| kernel.summary))
 }
 
 /// Returns 1 if this processor supports the kernel at `index`, otherwise 0.

@@ -5,9 +5,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd};
 use thalweg_channel::{Address, Admit, Link, Listener};
 use thalweg_sys::Errno;
 
-use crate::error::{CallFailure, TwError, TwStatus};
+use crate::error::{CallFailure, TwStatus};
 use crate::handle::{self, Handle};
-use crate::{guard::guarded, options, text};
+use crate::{guard::exported, options, text};
 
 /// `tw_listener`, opaque to C.
 pub type TwListener = Handle<Listener>;
@@ -49,44 +49,28 @@ unsafe fn address(text: *const c_char) -> Result<Address, CallFailure> {
     }
 }
 
-/// Listens at an address.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_listener_bind(
-    at: *const c_char,
-    who: i64,
-    listener: *mut *mut TwListener,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+exported! {
+    /// Listens at an address.
+    fn tw_listener_bind(at: *const c_char, who: i64, listener: *mut *mut TwListener) {
         handle::create(listener, "listener", || {
             let address = address(at)?;
             Ok(Listener::bind_with(&address, admit(who)?)?)
         })
-    })
-}
+    }
 
-/// Waits for the next process that connects.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_listener_accept(
-    listener: *mut TwListener,
-    timeout_ns: i64,
-    link: *mut *mut TwLink,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Waits for the next process that connects.
+    fn tw_listener_accept(listener: *mut TwListener, timeout_ns: i64, link: *mut *mut TwLink) {
         handle::create(link, "link", || {
             let accept =
                 |listener: &mut Listener| Ok(listener.accept_until(options::deadline(timeout_ns))?);
             handle::with(listener, "listener", accept)
         })
-    })
-}
+    }
 
-/// Returns the descriptor to poll for waiting processes; -1 for null.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_listener_fd(listener: *const TwListener) -> c_int {
-    // SAFETY: Guaranteed by the caller.
-    unsafe { descriptor(listener) }
+    /// Returns the descriptor to poll for waiting processes; -1 for null.
+    fn tw_listener_fd(listener: *const TwListener) -> c_int {
+        descriptor(listener)
+    }
 }
 
 /// # Safety
@@ -97,39 +81,23 @@ pub(crate) unsafe fn descriptor<T: AsFd>(end: *const Handle<T>) -> c_int {
     fd.unwrap_or(-1)
 }
 
-/// Closes a listener.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_listener_close(listener: *mut TwListener) {
-    // SAFETY: Guaranteed by the caller.
-    unsafe { handle::close(listener) };
-}
+exported! {
+    /// Closes a listener.
+    fn tw_listener_close(listener: *mut TwListener) -> () {
+        handle::close(listener);
+    }
 
-/// Connects to the process that listens at an address.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_link_connect(
-    to: *const c_char,
-    who: i64,
-    timeout_ns: i64,
-    link: *mut *mut TwLink,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Connects to the process that listens at an address.
+    fn tw_link_connect(to: *const c_char, who: i64, timeout_ns: i64, link: *mut *mut TwLink) {
         handle::create(link, "link", || {
             let address = address(to)?;
             let joined = Link::connect_with(&address, admit(who)?, options::deadline(timeout_ns))?;
             Ok(joined)
         })
-    })
-}
+    }
 
-/// Creates two connected ends in this process.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_link_pair(
-    near: *mut *mut TwLink,
-    far: *mut *mut TwLink,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Creates two connected ends in this process.
+    fn tw_link_pair(near: *mut *mut TwLink, far: *mut *mut TwLink) {
         let near = handle::place(near, "near end")?;
         let far = handle::place(far, "far end")?;
         let ends = Link::pair().map_err(|error| {
@@ -138,36 +106,21 @@ pub unsafe extern "C" fn tw_link_pair(
         })?;
         (*near, *far) = (handle::hand_out(ends.0), handle::hand_out(ends.1));
         Ok(())
-    })
-}
+    }
 
-/// Creates a link over the caller's socket.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements; the descriptor must stay open during the call.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_link_of_fd(
-    socket: c_int,
-    who: i64,
-    link: *mut *mut TwLink,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Creates a link over the caller's socket.
+    ///
+    /// # Safety
+    /// The pointers must satisfy the header's requirements; the descriptor must stay open during the call.
+    fn tw_link_of_fd(socket: c_int, who: i64, link: *mut *mut TwLink) {
         handle::create(link, "link", || {
             let own = text::own_descriptor(socket, "socket")?;
             Ok(Link::over(own, admit(who)?)?)
         })
-    })
-}
+    }
 
-/// Reports the process at the other end.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_link_peer(
-    link: *mut TwLink,
-    peer: *mut TwPeer,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Reports the process at the other end.
+    fn tw_link_peer(link: *mut TwLink, peer: *mut TwPeer) {
         let nobody = TwPeer { pid: 0, uid: u32::MAX, gid: u32::MAX, is_alive: 0 };
         let peer = handle::result(peer, "peer", nobody)?;
         let ask = |link: &mut Link| {
@@ -176,24 +129,20 @@ pub unsafe extern "C" fn tw_link_peer(
         };
         *peer = handle::with(link, "link", ask)?;
         Ok(())
-    })
-}
+    }
 
-/// Sends a message with descriptors.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements; the descriptors must stay open during the call.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_link_send(
-    link: *mut TwLink,
-    message: *const c_void,
-    length: usize,
-    fds: *const c_int,
-    count: usize,
-    timeout_ns: i64,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Sends a message with descriptors.
+    ///
+    /// # Safety
+    /// The pointers must satisfy the header's requirements; the descriptors must stay open during the call.
+    fn tw_link_send(
+        link: *mut TwLink,
+        message: *const c_void,
+        length: usize,
+        fds: *const c_int,
+        count: usize,
+        timeout_ns: i64,
+    ) {
         let message = handle::bytes(message, length, "message")?;
         if message.is_empty() || count > Link::MOST_FDS {
             let most = Link::MOST_FDS;
@@ -211,23 +160,19 @@ pub unsafe extern "C" fn tw_link_send(
         let send =
             |link: &mut Link| Ok(link.send_until(message, &fds, options::deadline(timeout_ns))?);
         handle::with(link, "link", send)
-    })
-}
+    }
 
-/// Receives a message, with its descriptors.
-#[unsafe(no_mangle)]
-#[allow(clippy::too_many_arguments, reason = "as recvmsg, without its struct")]
-pub unsafe extern "C" fn tw_link_receive(
-    link: *mut TwLink,
-    into: *mut c_void,
-    room: usize,
-    length: *mut usize,
-    fds: *mut c_int,
-    count: *mut usize,
-    timeout_ns: i64,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Receives a message, with its descriptors.
+    #[allow(clippy::too_many_arguments, reason = "as recvmsg, without its struct")]
+    fn tw_link_receive(
+        link: *mut TwLink,
+        into: *mut c_void,
+        room: usize,
+        length: *mut usize,
+        fds: *mut c_int,
+        count: *mut usize,
+        timeout_ns: i64,
+    ) {
         let length = handle::result(length, "length", 0)?;
         let into = handle::room(into, room, "into")?;
         // Null or valid, as the caller guarantees.
@@ -256,21 +201,17 @@ pub unsafe extern "C" fn tw_link_receive(
             to.write(fd.into_raw_fd());
         }
         Ok(())
-    })
-}
+    }
 
-/// Returns the descriptor to poll for a message; -1 for null.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_link_fd(link: *const TwLink) -> c_int {
-    // SAFETY: Guaranteed by the caller.
-    unsafe { descriptor(link) }
-}
+    /// Returns the descriptor to poll for a message; -1 for null.
+    fn tw_link_fd(link: *const TwLink) -> c_int {
+        descriptor(link)
+    }
 
-/// Closes a link.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_link_close(link: *mut TwLink) {
-    // SAFETY: Guaranteed by the caller.
-    unsafe { handle::close(link) };
+    /// Closes a link.
+    fn tw_link_close(link: *mut TwLink) -> () {
+        handle::close(link);
+    }
 }
 
 #[cfg(test)]

@@ -1,26 +1,10 @@
 //! The list of mechanisms, and their probes.
 
-use std::collections::BTreeMap;
-use std::ffi::{CStr, CString, c_char};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::ffi::c_char;
 use thalweg_core::{MECHANISMS, mechanisms::by_name, probe, scratch::ScratchSite};
 
-use crate::error::{CallFailure, TwError, TwStatus};
-use crate::{guard::guarded, handle, json, text};
-
-/// Returns the text with a terminating NUL. Allocates each text once and never frees it.
-pub(crate) fn forever(text: &'static str) -> &'static CStr {
-    static MADE: LazyLock<Mutex<BTreeMap<&'static str, &'static CStr>>> =
-        LazyLock::new(Mutex::default);
-    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
-    made.entry(text)
-        .or_insert_with(|| Box::leak(CString::new(text).unwrap_or_default().into_boxed_c_str()))
-}
-
-fn text_of(index: usize, field: fn(&'static thalweg_core::Info) -> &'static str) -> *const c_char {
-    let text = MECHANISMS.get(index).map(|mechanism| forever(field(mechanism.info())));
-    text.map_or(std::ptr::null(), CStr::as_ptr)
-}
+use crate::error::CallFailure;
+use crate::{guard::exported, handle, json, text};
 
 /// Returns the number of mechanisms. Valid indices are 0 up to this number minus 1.
 #[unsafe(no_mangle)]
@@ -31,44 +15,32 @@ pub extern "C" fn tw_mechanism_count() -> usize {
 /// Returns the name of the mechanism at `index`, or null if `index` is out of range. The text is never freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn tw_mechanism_name(index: usize) -> *const c_char {
-    text_of(index, |info| info.name)
+    text::text_or_null(MECHANISMS.get(index).map(|mechanism| mechanism.info().name))
 }
 
 /// Returns the summary of the mechanism at `index`, or null if `index` is out of range. The text is never freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn tw_mechanism_summary(index: usize) -> *const c_char {
-    text_of(index, |info| info.summary)
+    text::text_or_null(MECHANISMS.get(index).map(|mechanism| mechanism.info().summary))
 }
 
-/// Returns all facts about all mechanisms as JSON.
-///
-/// # Safety
-/// `json` must be writable; `error` must be null or writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_mechanisms_json(
-    json: *mut *mut c_char,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+exported! {
+    /// Returns all facts about all mechanisms as JSON.
+    ///
+    /// # Safety
+    /// `json` must be writable; `error` must be null or writable.
+    fn tw_mechanisms_json(json: *mut *mut c_char) {
         let json = handle::place(json, "result")?;
         *json = text::handed_out(&json::mechanisms());
         Ok(())
-    })
-}
+    }
 
-/// Tests a mechanism on all its endpoint pairs.
-///
-/// # Safety
-/// `mechanism` must be a string, `folder` null or a string, `json` writable, and `error` null or
-/// writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_probe_json(
-    mechanism: *const c_char,
-    folder: *const c_char,
-    json: *mut *mut c_char,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Tests a mechanism on all its endpoint pairs.
+    ///
+    /// # Safety
+    /// `mechanism` must be a string, `folder` null or a string, `json` writable, and `error` null or
+    /// writable.
+    fn tw_probe_json(mechanism: *const c_char, folder: *const c_char, json: *mut *mut c_char) {
         let json = handle::place(json, "result")?;
         let name = text::optional(mechanism);
         let name = name.ok_or(CallFailure::usage("mechanism: the pointer is NULL"))?;
@@ -78,7 +50,7 @@ pub unsafe extern "C" fn tw_probe_json(
         let answers = probe::all(found, &ScratchSite::at(folder));
         *json = text::handed_out(&json::probes(&answers));
         Ok(())
-    })
+    }
 }
 
 /// Builds the error for an unknown name, with the list of known ones.

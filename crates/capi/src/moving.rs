@@ -13,9 +13,9 @@ use thalweg_core::{
 use thalweg_sys::Errno;
 use thalweg_tree::{CopyOptions, Ending, Error, Events, Fsync, Progress, Refusal, TreeReport};
 
-use crate::error::{CallFailure, TwError, TwStatus};
+use crate::error::{CallFailure, TwStatus};
 use crate::profile::TwProfile;
-use crate::{guard::guarded, handle, json, mechanism, options, text};
+use crate::{guard::exported, handle, json, mechanism, options, text};
 
 type ProgressFn = unsafe extern "C" fn(u64, *mut c_void) -> c_int;
 
@@ -137,20 +137,18 @@ unsafe fn job<'t>(
     Ok(Transfer { source, sink, len: Some(length).filter(|length| *length != ALL), needs })
 }
 
-/// Moves bytes from one descriptor to the other.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements; the descriptors must stay open.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_transfer(
-    source: c_int,
-    sink: c_int,
-    length: u64,
-    options: *const TwTransferOptions,
-    report: *mut TwReport,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+exported! {
+    /// Moves bytes from one descriptor to the other.
+    ///
+    /// # Safety
+    /// The pointers must satisfy the header's requirements; the descriptors must stay open.
+    fn tw_transfer(
+        source: c_int,
+        sink: c_int,
+        length: u64,
+        options: *const TwTransferOptions,
+        report: *mut TwReport,
+    ) {
         CopyAccount::NOTHING.write(report);
         let wishes = Wishes::of(options)?;
         let mut transfer = job(source, sink, length, wishes.needs)?;
@@ -178,23 +176,19 @@ pub unsafe extern "C" fn tw_transfer(
             None if outcome.stopped => Err(stopped(account.bytes)),
             None => Ok(()),
         }
-    })
-}
+    }
 
-/// Returns the plan of a transfer as JSON.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements; the descriptors must stay open.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_plan_json(
-    source: c_int,
-    sink: c_int,
-    length: u64,
-    options: *const TwTransferOptions,
-    json: *mut *mut c_char,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Returns the plan of a transfer as JSON.
+    ///
+    /// # Safety
+    /// The pointers must satisfy the header's requirements; the descriptors must stay open.
+    fn tw_plan_json(
+        source: c_int,
+        sink: c_int,
+        length: u64,
+        options: *const TwTransferOptions,
+        json: *mut *mut c_char,
+    ) {
         let json = handle::place(json, "result")?;
         let wishes = Wishes::of(options)?;
         let transfer = job(source, sink, length, wishes.needs)?;
@@ -202,19 +196,15 @@ pub unsafe extern "C" fn tw_plan_json(
         let plan = Plan::make(&Facts::of(&transfer), &wishes.request, profile);
         *json = text::handed_out(&json::plan(&plan));
         Ok(())
-    })
-}
+    }
 
-/// Copies one file.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_copy(
-    source: *const c_char,
-    destination: *const c_char,
-    options: *const TwTransferOptions,
-    report: *mut TwReport,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Copies one file.
+    fn tw_copy(
+        source: *const c_char,
+        destination: *const c_char,
+        options: *const TwTransferOptions,
+        report: *mut TwReport,
+    ) {
         CopyAccount::NOTHING.write(report);
         let wishes = Wishes::of(options)?;
         let source = text::path(source, "source")?;
@@ -242,7 +232,7 @@ pub unsafe extern "C" fn tw_copy(
         };
         account.write(report);
         ended(&done)
-    })
+    }
 }
 
 /// Converts the end of a copy into a result. The message of a failure is that of the first problem.

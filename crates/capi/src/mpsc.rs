@@ -5,10 +5,10 @@ use std::ptr::null;
 use thalweg_channel::{Arrival, Mpsc, Sample};
 
 use crate::channel::{self, Lender, TwChannelOptions};
-use crate::error::{CallFailure, TwError, TwStatus};
+use crate::error::CallFailure;
 use crate::handle::{self, Handle};
 use crate::link::TwLink;
-use crate::{guard::guarded, options};
+use crate::{guard::exported, options};
 
 /// A consumer, and the message that is lent to C.
 type MpscEnd = Lender<Mpsc, Sample<'static>>;
@@ -19,31 +19,17 @@ pub type TwMpsc = Handle<MpscEnd>;
 /// Value of `TW_NOBODY`.
 pub(crate) const NOBODY: u64 = u64::MAX;
 
-/// Creates a consumer without producers.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_mpsc_new(
-    given: *const TwChannelOptions,
-    mpsc: *mut *mut TwMpsc,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+exported! {
+    /// Creates a consumer without producers.
+    fn tw_mpsc_new(given: *const TwChannelOptions, mpsc: *mut *mut TwMpsc) {
         handle::create(mpsc, "consumer", || {
             let given = channel::options(given)?;
             Ok(Lender::new(Mpsc::new(&given)))
         })
-    })
-}
+    }
 
-/// Adds a producer.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_mpsc_add(
-    mpsc: *mut TwMpsc,
-    link: *mut *mut TwLink,
-    timeout_ns: i64,
-    producer: *mut u64,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Adds a producer.
+    fn tw_mpsc_add(mpsc: *mut TwMpsc, link: *mut *mut TwLink, timeout_ns: i64, producer: *mut u64) {
         let names = ["link", "producer"];
         let exchanged = handle::exchange(link, producer, names, NOBODY);
         let (link, producer) = exchanged?;
@@ -53,20 +39,16 @@ pub unsafe extern "C" fn tw_mpsc_add(
         };
         *producer = handle::with(mpsc, "consumer", add)?;
         Ok(())
-    })
-}
+    }
 
-/// Returns the next message of any producer, or reports that a producer has left.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_mpsc_receive(
-    mpsc: *mut TwMpsc,
-    timeout_ns: i64,
-    from: *mut u64,
-    message: *mut *const c_void,
-    length: *mut usize,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Returns the next message of any producer, or reports that a producer has left.
+    fn tw_mpsc_receive(
+        mpsc: *mut TwMpsc,
+        timeout_ns: i64,
+        from: *mut u64,
+        message: *mut *const c_void,
+        length: *mut usize,
+    ) {
         let from = handle::result(from, "producer", NOBODY)?;
         let message = handle::result(message, "message", null())?;
         let length = handle::result(length, "length", 0)?;
@@ -86,18 +68,15 @@ pub unsafe extern "C" fn tw_mpsc_receive(
             }
         };
         handle::with(mpsc, "consumer", receive)
-    })
-}
+    }
 
-/// Releases the lent message, so that its producer can reuse the room.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_mpsc_release(mpsc: *mut TwMpsc, error: *mut TwError) -> TwStatus {
-    guarded!(error, { handle::with(mpsc, "consumer", Lender::take_back) })
-}
+    /// Releases the lent message, so that its producer can reuse the room.
+    fn tw_mpsc_release(mpsc: *mut TwMpsc) {
+        handle::with(mpsc, "consumer", Lender::take_back)
+    }
 
-/// Closes a consumer. All producers then get `TW_CLOSED`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_mpsc_close(mpsc: *mut TwMpsc) {
-    // SAFETY: Guaranteed by the caller.
-    unsafe { handle::close(mpsc) };
+    /// Closes a consumer. All producers then get `TW_CLOSED`.
+    fn tw_mpsc_close(mpsc: *mut TwMpsc) -> () {
+        handle::close(mpsc);
+    }
 }

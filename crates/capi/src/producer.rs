@@ -6,8 +6,8 @@ use std::ptr::null_mut;
 use thalweg_channel::{DetachedLoan, Producer};
 
 use crate::channel::{self, TwChannelOptions};
-use crate::error::{CallFailure, TwError, TwStatus};
-use crate::guard::guarded;
+use crate::error::CallFailure;
+use crate::guard::exported;
 use crate::handle::{self, Handle};
 use crate::link::{self, TwLink, TwListener};
 use crate::options;
@@ -87,158 +87,108 @@ impl AsFd for ProducerEnd {
     }
 }
 
-/// Offers a channel over a link.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_producer_open(
-    link: *mut *mut TwLink,
-    options: *const TwChannelOptions,
-    timeout_ns: i64,
-    producer: *mut *mut TwProducer,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+exported! {
+    /// Offers a channel over a link.
+    fn tw_producer_open(
+        link: *mut *mut TwLink,
+        options: *const TwChannelOptions,
+        timeout_ns: i64,
+        producer: *mut *mut TwProducer,
+    ) {
         handle::open(link, producer, ["link", "producer"], |link| {
             let options = channel::options(options)?;
             let opened = Producer::open_until(link, &options, options::deadline(timeout_ns));
             Ok(ProducerEnd::new(opened?))
         })
-    })
-}
+    }
 
-/// Offers a channel to the first process that connects to a listener.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_producer_accept(
-    listener: *mut *mut TwListener,
-    options: *const TwChannelOptions,
-    timeout_ns: i64,
-    producer: *mut *mut TwProducer,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Offers a channel to the first process that connects to a listener.
+    fn tw_producer_accept(
+        listener: *mut *mut TwListener,
+        options: *const TwChannelOptions,
+        timeout_ns: i64,
+        producer: *mut *mut TwProducer,
+    ) {
         handle::open(listener, producer, ["listener", "producer"], |listener| {
             let options = channel::options(options)?;
             let opened = Producer::accept(listener, &options, options::deadline(timeout_ns));
             Ok(ProducerEnd::new(opened?))
         })
-    })
-}
+    }
 
-/// Returns room in which C writes a message in place.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_producer_loan(
-    producer: *mut TwProducer,
-    length: usize,
-    timeout_ns: i64,
-    room: *mut *mut c_void,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Returns room in which C writes a message in place.
+    fn tw_producer_loan(
+        producer: *mut TwProducer,
+        length: usize,
+        timeout_ns: i64,
+        room: *mut *mut c_void,
+    ) {
         let room = handle::result(room, "room", null_mut())?;
         let loan = |end: &mut ProducerEnd| end.loan(length, timeout_ns);
         *room = handle::with(producer, "producer", loan)?.cast();
         Ok(())
-    })
-}
+    }
 
-/// Commits the message that C has written to the lent room.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_producer_commit(
-    producer: *mut TwProducer,
-    length: usize,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Commits the message that C has written to the lent room.
+    fn tw_producer_commit(producer: *mut TwProducer, length: usize) {
         let commit = |end: &mut ProducerEnd| end.commit(length);
         handle::with(producer, "producer", commit)
-    })
-}
+    }
 
-/// Discards the lent room.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_producer_abort(
-    producer: *mut TwProducer,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Discards the lent room.
+    fn tw_producer_abort(producer: *mut TwProducer) {
         let abort = |end: &mut ProducerEnd| {
             let loaned = end.loaned.take();
             loaned.map(drop).ok_or(CallFailure::usage("no slot is loaned: nothing to abort"))
         };
         handle::with(producer, "producer", abort)
-    })
-}
+    }
 
-/// Sends a copy of a message.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_producer_send(
-    producer: *mut TwProducer,
-    message: *const c_void,
-    length: usize,
-    timeout_ns: i64,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Sends a copy of a message.
+    fn tw_producer_send(
+        producer: *mut TwProducer,
+        message: *const c_void,
+        length: usize,
+        timeout_ns: i64,
+    ) {
         let message = handle::bytes(message, length, "message")?;
         let send = |end: &mut ProducerEnd| end.send(message, timeout_ns);
         handle::with(producer, "producer", send)
-    })
-}
+    }
 
-/// Waits until the consumer has released every message.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_producer_drain(
-    producer: *mut TwProducer,
-    timeout_ns: i64,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Waits until the consumer has released every message.
+    fn tw_producer_drain(producer: *mut TwProducer, timeout_ns: i64) {
         let drain = |end: &mut ProducerEnd| {
             Ok(end.producer.drained_until(options::deadline(timeout_ns))?)
         };
         handle::with(producer, "producer", drain)
-    })
-}
+    }
 
-/// Prepares the descriptor for polling in an event loop.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_producer_arm(
-    producer: *mut TwProducer,
-    length: usize,
-    is_armed: *mut c_int,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Prepares the descriptor for polling in an event loop.
+    fn tw_producer_arm(producer: *mut TwProducer, length: usize, is_armed: *mut c_int) {
         let is_armed = handle::result(is_armed, "answer", 0)?;
         let arm = |end: &mut ProducerEnd| Ok(end.producer.arm(length)?);
         *is_armed = handle::with(producer, "producer", arm)?.into();
         Ok(())
-    })
-}
+    }
 
-/// Returns the descriptor to poll; -1 for null.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_producer_fd(producer: *const TwProducer) -> c_int {
-    // SAFETY: Guaranteed by the caller.
-    unsafe { link::descriptor(producer) }
-}
+    /// Returns the descriptor to poll; -1 for null.
+    fn tw_producer_fd(producer: *const TwProducer) -> c_int {
+        link::descriptor(producer)
+    }
 
-/// Returns the size of the largest message; 0 for null.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_producer_largest(producer: *const TwProducer) -> usize {
-    // SAFETY: Guaranteed by the caller.
-    unsafe { handle::with(producer, "", |end| Ok(end.producer.largest())) }.unwrap_or(0)
-}
+    /// Returns the size of the largest message; 0 for null.
+    fn tw_producer_largest(producer: *const TwProducer) -> usize {
+        handle::with(producer, "", |end| Ok(end.producer.largest())).unwrap_or(0)
+    }
 
-/// Returns the number of messages committed; 0 for null.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_producer_sent(producer: *const TwProducer) -> u64 {
-    // SAFETY: Guaranteed by the caller.
-    unsafe { handle::with(producer, "", |end| Ok(end.producer.sent())) }.unwrap_or(0)
-}
+    /// Returns the number of messages committed; 0 for null.
+    fn tw_producer_sent(producer: *const TwProducer) -> u64 {
+        handle::with(producer, "", |end| Ok(end.producer.sent())).unwrap_or(0)
+    }
 
-/// Closes a producer.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_producer_close(producer: *mut TwProducer) {
-    // SAFETY: Guaranteed by the caller.
-    unsafe { handle::close(producer) };
+    /// Closes a producer.
+    fn tw_producer_close(producer: *mut TwProducer) -> () {
+        handle::close(producer);
+    }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use thalweg_core::{Profile, profile::ProfileError};
 use thalweg_sys::Errno;
 
-use crate::error::{CallFailure, TwError, TwStatus};
-use crate::{guard::guarded, handle, kernel, text};
+use crate::error::{CallFailure, TwStatus};
+use crate::{guard::exported, handle, kernel, text};
 
 /// `tw_profile`, opaque to C.
 #[derive(Debug)]
@@ -14,25 +14,20 @@ pub struct TwProfile {
     pub(crate) profile: Arc<Profile>,
 }
 
-/// Loads a profile. Stores null if the file does not exist.
-///
-/// # Safety
-/// `path` must be null or a string that ends with NUL, `profile` writable, and `error` null or
-/// writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_profile_load(
-    path: *const c_char,
-    profile: *mut *mut TwProfile,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+exported! {
+    /// Loads a profile. Stores null if the file does not exist.
+    ///
+    /// # Safety
+    /// `path` must be null or a string that ends with NUL, `profile` writable, and `error` null or
+    /// writable.
+    fn tw_profile_load(path: *const c_char, profile: *mut *mut TwProfile) {
         let profile = handle::place(profile, "profile")?;
         let named = path.as_ref().map(|path| text::path(path, "path"));
         if let Some(found) = load(named.transpose()?)? {
             *profile = Box::into_raw(Box::new(TwProfile { profile: Arc::new(found) }));
         }
         Ok(())
-    })
+    }
 }
 
 fn load(named: Option<std::path::PathBuf>) -> Result<Option<Profile>, CallFailure> {

@@ -1,15 +1,14 @@
 //! `tw_receiver`: the receiving end of a bulk transfer.
 
-use std::ffi::{CStr, c_char, c_void};
-use std::ptr::null;
+use std::ffi::{c_char, c_void};
 use thalweg_channel::{Error, bulk::Receiver};
 
 use crate::buffer::{BufferMemory, TwBuffer};
 use crate::bulk::{self, TwBulkOptions};
-use crate::error::{CallFailure, TwError, TwStatus};
+use crate::error::CallFailure;
 use crate::handle::{self, Handle, OwnedHere};
 use crate::link::TwLink;
-use crate::{guard::guarded, mechanism, text};
+use crate::{guard::exported, text};
 
 /// A receiver, and the number of buffers received.
 pub struct ReceiverEnd {
@@ -27,48 +26,35 @@ impl ReceiverEnd {
     }
 }
 
-/// Connects to the sender.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_receiver_open(
-    link: *mut *mut TwLink,
-    options: *const TwBulkOptions,
-    receiver: *mut *mut TwReceiver,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+exported! {
+    /// Connects to the sender.
+    fn tw_receiver_open(
+        link: *mut *mut TwLink,
+        options: *const TwBulkOptions,
+        receiver: *mut *mut TwReceiver,
+    ) {
         handle::open(link, receiver, ["link", "receiver"], |link| {
             let options = bulk::options(options)?;
             let opened = ReceiverEnd { receiver: Receiver::over(link, &options)?, buffers: 0 };
             Ok(OwnedHere::new(opened))
         })
-    })
-}
+    }
 
-/// Waits for the next buffer and returns its length.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_receiver_next_length(
-    receiver: *mut TwReceiver,
-    length: *mut u64,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Waits for the next buffer and returns its length.
+    fn tw_receiver_next_length(receiver: *mut TwReceiver, length: *mut u64) {
         let length = handle::result(length, "length", 0)?;
         let next = |end: &mut OwnedHere<ReceiverEnd>| end.get()?.next_length();
         *length = handle::with(receiver, "receiver", next)?;
         Ok(())
-    })
-}
+    }
 
-/// Receives the next buffer into the caller's memory.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_receiver_receive_into(
-    receiver: *mut TwReceiver,
-    into: *mut c_void,
-    room: usize,
-    length: *mut usize,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Receives the next buffer into the caller's memory.
+    fn tw_receiver_receive_into(
+        receiver: *mut TwReceiver,
+        into: *mut c_void,
+        room: usize,
+        length: *mut usize,
+    ) {
         let length = handle::result(length, "length", 0)?;
         let into = handle::room(into, room, "into")?;
         let receive = |end: &mut OwnedHere<ReceiverEnd>| {
@@ -81,7 +67,7 @@ pub unsafe extern "C" fn tw_receiver_receive_into(
             Ok(())
         };
         handle::with(receiver, "receiver", receive)
-    })
+    }
 }
 
 fn too_large(error: Error) -> CallFailure {
@@ -91,14 +77,9 @@ fn too_large(error: Error) -> CallFailure {
     if is_large { failure.hint(hint) } else { failure }
 }
 
-/// Receives the next buffer into newly allocated memory.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_receiver_receive_new(
-    receiver: *mut TwReceiver,
-    buffer: *mut *mut TwBuffer,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+exported! {
+    /// Receives the next buffer into newly allocated memory.
+    fn tw_receiver_receive_new(receiver: *mut TwReceiver, buffer: *mut *mut TwBuffer) {
         handle::create(buffer, "buffer", || {
             let receive = |end: &mut OwnedHere<ReceiverEnd>| {
                 let end = end.get()?;
@@ -110,41 +91,27 @@ pub unsafe extern "C" fn tw_receiver_receive_new(
             let got = handle::with(receiver, "receiver", receive)?;
             Ok(BufferMemory::Own(got))
         })
-    })
-}
+    }
 
-/// Returns the name of the mechanism in use; null for null.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_receiver_arm(receiver: *const TwReceiver) -> *const c_char {
-    let name = |end: &mut OwnedHere<ReceiverEnd>| {
-        Ok(mechanism::forever(end.get()?.receiver.mechanism().name))
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { handle::with(receiver, "", name) }.map_or(null(), CStr::as_ptr)
-}
+    /// Returns the name of the mechanism in use; null for null.
+    fn tw_receiver_arm(receiver: *const TwReceiver) -> *const c_char {
+        let name = |end: &mut OwnedHere<ReceiverEnd>| Ok(end.get()?.receiver.mechanism().name);
+        text::text_or_null(handle::with(receiver, "", name).ok())
+    }
 
-/// Describes the mechanism in use and the rejected ones, as JSON.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_receiver_explain_json(
-    receiver: *const TwReceiver,
-    json: *mut *mut c_char,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Describes the mechanism in use and the rejected ones, as JSON.
+    fn tw_receiver_explain_json(receiver: *const TwReceiver, json: *mut *mut c_char) {
         let explain = |end: &mut OwnedHere<ReceiverEnd>| {
             let receiver = &end.get()?.receiver;
             Ok(bulk::explain(receiver.mechanism(), receiver.tuning(), None, receiver.skipped()))
         };
-
         let json = handle::place(json, "result")?;
         *json = text::handed_out(&handle::with(receiver, "receiver", explain)?);
         Ok(())
-    })
-}
+    }
 
-/// Closes a receiver.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_receiver_close(receiver: *mut TwReceiver) {
-    // SAFETY: Guaranteed by the caller.
-    unsafe { handle::close(receiver) };
+    /// Closes a receiver.
+    fn tw_receiver_close(receiver: *mut TwReceiver) -> () {
+        handle::close(receiver);
+    }
 }

@@ -8,9 +8,9 @@ use thalweg_sys::Errno;
 use thalweg_sys::memfd;
 use thalweg_sys::region::{self, Region, SealFlags, Segment, Sharing};
 
-use crate::error::{CallFailure, TwError, TwStatus};
+use crate::error::{CallFailure, TwStatus};
 use crate::handle::{self, Handle};
-use crate::{guard::guarded, options, text};
+use crate::{guard::exported, options, text};
 
 /// Values of `TW_MEMFD`, `TW_POSIX` and `TW_SYSV`.
 const MEMFD: u32 = 0;
@@ -155,88 +155,49 @@ fn seals(bits: u32) -> Result<SealFlags, CallFailure> {
     Ok(asked.fold(SealFlags::empty(), |all, (_, flags)| all | *flags))
 }
 
-/// Creates and maps shared memory.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_region_create(
-    kind: u32,
-    length: usize,
-    region: *mut *mut TwRegion,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, { handle::create(region, "region", || RegionMemory::create(kind, length)) })
-}
+exported! {
+    /// Creates and maps shared memory.
+    fn tw_region_create(kind: u32, length: usize, region: *mut *mut TwRegion) {
+        handle::create(region, "region", || RegionMemory::create(kind, length))
+    }
 
-/// Maps the file behind a descriptor.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements; the descriptor must stay open during the call.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_region_of_fd(
-    fd: c_int,
-    length: usize,
-    share: u32,
-    region: *mut *mut TwRegion,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Maps the file behind a descriptor.
+    ///
+    /// # Safety
+    /// The pointers must satisfy the header's requirements; the descriptor must stay open during the call.
+    fn tw_region_of_fd(fd: c_int, length: usize, share: u32, region: *mut *mut TwRegion) {
         handle::create(region, "region", || {
             let file = text::own_descriptor(fd, "fd")?;
             RegionMemory::of_file(file.into(), length, sharing(share)?)
         })
-    })
-}
+    }
 
-/// Maps a System V segment.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_region_of_segment(
-    id: c_int,
-    length: usize,
-    share: u32,
-    region: *mut *mut TwRegion,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Maps a System V segment.
+    fn tw_region_of_segment(id: c_int, length: usize, share: u32, region: *mut *mut TwRegion) {
         handle::create(region, "region", || RegionMemory::of_segment(id, length, sharing(share)?))
-    })
-}
+    }
 
-/// Maps a region again after it was unmapped.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_region_map(
-    region: *mut TwRegion,
-    share: u32,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Maps a region again after it was unmapped.
+    fn tw_region_map(region: *mut TwRegion, share: u32) {
         let map = |memory: &mut RegionMemory| memory.map(sharing(share)?);
         handle::with(region, "region", map)
-    })
-}
+    }
 
-/// Unmaps a region.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements. The mapped memory must not be in use any more.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_region_unmap(region: *mut TwRegion, error: *mut TwError) -> TwStatus {
-    guarded!(error, {
+    /// Unmaps a region.
+    ///
+    /// # Safety
+    /// The pointers must satisfy the header's requirements. The mapped memory must not be in use any more.
+    fn tw_region_unmap(region: *mut TwRegion) {
         let unmap = |memory: &mut RegionMemory| {
             memory.mapped()?;
             memory.map = None;
             Ok(())
         };
         handle::with(region, "region", unmap)
-    })
-}
+    }
 
-/// Seals a memory file.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_region_seal(
-    region: *mut TwRegion,
-    bits: u32,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Seals a memory file.
+    fn tw_region_seal(region: *mut TwRegion, bits: u32) {
         let seal = |memory: &mut RegionMemory| {
             let flags = seals(bits)?;
             region::seal(memory.file("be sealed")?, flags).map_err(|errno| {
@@ -249,27 +210,19 @@ pub unsafe extern "C" fn tw_region_seal(
             })
         };
         handle::with(region, "region", seal)
-    })
-}
+    }
 
-/// Returns 1 if a region has all of these seals, otherwise 0.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_region_is_sealed(region: *const TwRegion, bits: u32) -> c_int {
-    let ask = |memory: &mut RegionMemory| {
-        let file = memory.file("be sealed")?;
-        Ok(region::is_sealed(file, seals(bits)?, memory.length as u64))
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { handle::with(region, "", ask) }.unwrap_or(false).into()
-}
+    /// Returns 1 if a region has all of these seals, otherwise 0.
+    fn tw_region_is_sealed(region: *const TwRegion, bits: u32) -> c_int {
+        let ask = |memory: &mut RegionMemory| {
+            let file = memory.file("be sealed")?;
+            Ok(region::is_sealed(file, seals(bits)?, memory.length as u64))
+        };
+        handle::with(region, "", ask).unwrap_or(false).into()
+    }
 
-/// Makes every page resident.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_region_populate(
-    region: *mut TwRegion,
-    error: *mut TwError,
-) -> TwStatus {
-    guarded!(error, {
+    /// Makes every page resident.
+    fn tw_region_populate(region: *mut TwRegion) {
         let populate = |memory: &mut RegionMemory| match memory.mapped()?.populate() {
             Ok(()) => Ok(()),
             Err(Errno::INVAL) => {
@@ -280,13 +233,10 @@ pub unsafe extern "C" fn tw_region_populate(
             Err(errno) => Err(CallFailure::system("madvise(MADV_POPULATE_*)", errno)),
         };
         handle::with(region, "region", populate)
-    })
-}
+    }
 
-/// Marks a System V segment for removal. The kernel removes it when the last process detaches.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_region_remove(region: *mut TwRegion, error: *mut TwError) -> TwStatus {
-    guarded!(error, {
+    /// Marks a System V segment for removal. The kernel removes it when the last process detaches.
+    fn tw_region_remove(region: *mut TwRegion) {
         let remove = |memory: &mut RegionMemory| match &memory.home {
             Home::Segment(segment) => {
                 segment.remove().map_err(|errno| CallFailure::system("shmctl(IPC_RMID)", errno))
@@ -294,49 +244,39 @@ pub unsafe extern "C" fn tw_region_remove(region: *mut TwRegion, error: *mut TwE
             Home::File(_) => Err(CallFailure::usage("only a TW_SYSV can be removed")),
         };
         handle::with(region, "region", remove)
-    })
-}
+    }
 
-/// Returns the address of the mapping; null if the region is not mapped.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_region_data(region: *const TwRegion) -> *mut c_void {
-    let start = |memory: &mut RegionMemory| Ok(memory.mapped()?.as_ptr().cast());
-    // SAFETY: Guaranteed by the caller.
-    unsafe { handle::with(region, "", start) }.unwrap_or(null_mut())
-}
+    /// Returns the address of the mapping; null if the region is not mapped.
+    fn tw_region_data(region: *const TwRegion) -> *mut c_void {
+        let start = |memory: &mut RegionMemory| Ok(memory.mapped()?.as_ptr().cast());
+        handle::with(region, "", start).unwrap_or(null_mut())
+    }
 
-/// Returns the length of the region in bytes; 0 for null.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_region_length(region: *const TwRegion) -> usize {
-    // SAFETY: Guaranteed by the caller.
-    unsafe { handle::with(region, "", |memory| Ok(memory.length)) }.unwrap_or(0)
-}
+    /// Returns the length of the region in bytes; 0 for null.
+    fn tw_region_length(region: *const TwRegion) -> usize {
+        handle::with(region, "", |memory| Ok(memory.length)).unwrap_or(0)
+    }
 
-/// Returns the descriptor, or -1 for a System V segment.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_region_fd(region: *const TwRegion) -> c_int {
-    let fd = |memory: &mut RegionMemory| Ok(memory.file("have one")?.as_fd().as_raw_fd());
-    // SAFETY: Guaranteed by the caller.
-    unsafe { handle::with(region, "", fd) }.unwrap_or(-1)
-}
+    /// Returns the descriptor, or -1 for a System V segment.
+    fn tw_region_fd(region: *const TwRegion) -> c_int {
+        let fd = |memory: &mut RegionMemory| Ok(memory.file("have one")?.as_fd().as_raw_fd());
+        handle::with(region, "", fd).unwrap_or(-1)
+    }
 
-/// Returns the id of the System V segment, or -1 if the region is a file.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_region_segment(region: *const TwRegion) -> c_int {
-    let id = |memory: &mut RegionMemory| match &memory.home {
-        Home::Segment(segment) => Ok(segment.id()),
-        Home::File(_) => Ok(-1),
-    };
-    // SAFETY: Guaranteed by the caller.
-    unsafe { handle::with(region, "", id) }.unwrap_or(-1)
-}
+    /// Returns the id of the System V segment, or -1 if the region is a file.
+    fn tw_region_segment(region: *const TwRegion) -> c_int {
+        let id = |memory: &mut RegionMemory| match &memory.home {
+            Home::Segment(segment) => Ok(segment.id()),
+            Home::File(_) => Ok(-1),
+        };
+        handle::with(region, "", id).unwrap_or(-1)
+    }
 
-/// Unmaps a region and closes its descriptor.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements. The mapped memory must not be in use any more.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tw_region_close(region: *mut TwRegion) {
-    // SAFETY: Guaranteed by the caller.
-    unsafe { handle::close(region) };
+    /// Unmaps a region and closes its descriptor.
+    ///
+    /// # Safety
+    /// The pointers must satisfy the header's requirements. The mapped memory must not be in use any more.
+    fn tw_region_close(region: *mut TwRegion) -> () {
+        handle::close(region);
+    }
 }

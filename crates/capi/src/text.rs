@@ -1,10 +1,12 @@
 //! Strings and descriptors that C passes or gets.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use thalweg_core::failed::Failed;
 use thalweg_sys::Errno;
 
@@ -14,6 +16,15 @@ use crate::error::CallFailure;
 pub(crate) fn handed_out(text: &str) -> *mut c_char {
     // The replacement changes nothing: only JSON is returned this way, and JSON escapes NUL.
     CString::new(text.replace('\0', " ")).unwrap_or_default().into_raw()
+}
+
+/// Returns the text with a terminating NUL, or null for `None`. Allocates each text once and never frees it.
+pub(crate) fn text_or_null(text: Option<&'static str>) -> *const c_char {
+    static MADE: Mutex<BTreeMap<&'static str, &'static CStr>> = Mutex::new(BTreeMap::new());
+    let Some(text) = text else { return std::ptr::null() };
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    let new = || CString::new(text).unwrap_or_default().into_boxed_c_str();
+    made.entry(text).or_insert_with(|| Box::leak(new())).as_ptr()
 }
 
 /// Reads an optional string.
