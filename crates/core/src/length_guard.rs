@@ -1,9 +1,7 @@
-//! Truncates a sink file to the delivered bytes, for mechanisms that allocate space before they write, or that write
-//! out of order.
+//! Truncates a sink file to the delivered bytes, for mechanisms that write out of order.
 //!
-//! These mechanisms set the size before they write the data (for example `fallocate` before a mapping is written).
-//! After a power failure, such a file may have its final size and times, but none of its bytes. After a reboot, callers
-//! therefore do not trust size and times.
+//! Such a file may reach its final size before all its bytes are written. After a power failure, it may have its final
+//! size and times, but not all its bytes. After a reboot, callers therefore do not trust size and times.
 
 use rustix::fs::fstat;
 use thalweg_sys::{Errno, io};

@@ -1,33 +1,16 @@
 //! Memory mappings that stay safe if other processes write to the mapped file or truncate it.
 //!
-//! No Rust reference into a file mapping is ever created. System calls or a guarded copy loop copy the bytes. If a page
-//! no longer exists, system calls return EFAULT, where a load would raise SIGBUS.
+//! No Rust reference into a file mapping is ever created. Only system calls read the bytes of a file mapping. If a page
+//! no longer exists, they return EFAULT, where a load would raise SIGBUS.
 
 use crate::Errno;
 use crate::fault::{Call, counted, uncounted};
 use rustix::fd::{AsFd, AsRawFd};
-use rustix::mm::{Advice, MapFlags, MprotectFlags, MsyncFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 use rustix::param::page_size;
 use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr::NonNull;
-
-mod guard;
-
-/// Access to a file mapping.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Reading. The descriptor must be open for reading.
-    Read,
-    /// Reading and writing. The descriptor must be open for both. Writes go to the file.
-    Write,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum MapKind {
-    File(Access),
-    Anonymous,
-}
 
 /// A mapping that is unmapped when dropped.
 #[derive(Debug)]
@@ -39,7 +22,8 @@ pub struct Map {
     lead: usize,
     /// The caller's length: `lead + len <= mapped`.
     len: usize,
-    kind: MapKind,
+    /// `true` if a file is mapped. Other processes may change its bytes.
+    of_file: bool,
 }
 
 // SAFETY: a mapping belongs to the process, not to a thread; Map is its only owner.
@@ -47,36 +31,22 @@ unsafe impl Send for Map {}
 // SAFETY: through &Map memory is only read; writing requires &mut Map.
 unsafe impl Sync for Map {}
 
-/// A guarded copy that stopped early. Exactly the first `copied` bytes were copied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Truncated {
-    /// Exact number of bytes copied.
-    pub copied: usize,
-    /// FAULT: the next byte has no page (the file shrank, its disk failed, or the sink's disk is full). INVAL: a range
-    /// is outside its map, or the sink is mapped for reading only. NOSYS: there is no guarded copy for this CPU.
-    pub errno: Errno,
-}
-
 impl Map {
-    /// Maps `len` bytes of a file from offset `at`, shared. `at` need not be aligned. EINVAL for `len` 0. The file may
-    /// be shorter than `at + len`; accesses past its last page then fault.
-    pub fn of_file(fd: impl AsFd, at: u64, len: usize, access: Access) -> Result<Self, Errno> {
+    /// Maps `len` bytes of a file from offset `at`, for reading. `at` need not be aligned. EINVAL for `len` 0. The file
+    /// may be shorter than `at + len`; accesses past its last page then fault.
+    pub fn of_file(fd: impl AsFd, at: u64, len: usize) -> Result<Self, Errno> {
         let lead = (at % page_size() as u64) as usize;
         let mapped = lead.checked_add(len).ok_or(Errno::OVERFLOW)?;
         if len == 0 || isize::try_from(mapped).is_err() {
             return Err(Errno::INVAL);
         }
-        let protection = match access {
-            Access::Read => ProtFlags::READ,
-            Access::Write => ProtFlags::READ | ProtFlags::WRITE,
-        };
-        let (flags, start) = (MapFlags::SHARED, at - lead as u64);
+        let (protection, flags, start) = (ProtFlags::READ, MapFlags::SHARED, at - lead as u64);
         let base = uncounted(Call::Mmap, || {
             // SAFETY: a null hint lets the kernel choose unused addresses.
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), mapped, protection, flags, fd, start) }
         })?;
         let base = NonNull::new(base).ok_or(Errno::NOMEM)?;
-        Ok(Self { base, mapped, lead, len, kind: MapKind::File(access) })
+        Ok(Self { base, mapped, lead, len, of_file: true })
     }
 
     /// Maps `len` bytes of zeroed private memory, page-aligned. With `huge`, a second call requests huge pages
@@ -91,7 +61,7 @@ impl Map {
         let base =
             unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, protection, flags) }?;
         let base = NonNull::new(base).ok_or(Errno::NOMEM)?;
-        let map = Self { base, mapped: len, lead: 0, len, kind: MapKind::Anonymous };
+        let map = Self { base, mapped: len, lead: 0, len, of_file: false };
         if huge {
             let _ = map.advise_huge();
         }
@@ -114,7 +84,7 @@ impl Map {
         let base = NonNull::new(base).ok_or(Errno::NOMEM)?;
         let lead = page + whole - len;
         // If the next call fails, dropping `map` unmaps the memory.
-        let map = Self { base, mapped, lead, len, kind: MapKind::Anonymous };
+        let map = Self { base, mapped, lead, len, of_file: false };
         // SAFETY: the first page is followed by `whole` bytes and another page.
         let inner = unsafe { base.as_ptr().cast::<u8>().add(page) };
         let protection = MprotectFlags::READ | MprotectFlags::WRITE;
@@ -126,11 +96,8 @@ impl Map {
     /// Returns the pages of an anonymous map to the kernel. The bytes are then zero, and the next access to each page
     /// faults. EINVAL for a file mapping.
     pub fn forget(&mut self) -> Result<(), Errno> {
-        match self.kind {
-            // `&mut self` guarantees that no reference to the bytes exists while they change.
-            MapKind::Anonymous => self.advise(Advice::LinuxDontNeed),
-            MapKind::File(_) => Err(Errno::INVAL),
-        }
+        // `&mut self` guarantees that no reference to the bytes exists while they change.
+        if self.of_file { Err(Errno::INVAL) } else { self.advise(Advice::LinuxDontNeed) }
     }
 
     /// Returns the number of bytes in the map.
@@ -145,33 +112,14 @@ impl Map {
 
     /// Returns the memory of an anonymous map. `None` for a file mapping, as other processes may change its bytes.
     pub fn bytes(&self) -> Option<&[u8]> {
-        match self.kind {
-            MapKind::Anonymous => {
-                // SAFETY: private memory of self.len bytes, zeroed by the kernel; writing to it requires &mut self.
-                Some(unsafe { std::slice::from_raw_parts(self.first(), self.len) })
-            }
-            MapKind::File(_) => None,
-        }
+        // SAFETY: private memory of self.len bytes, zeroed by the kernel; writing to it requires &mut self.
+        (!self.of_file).then(|| unsafe { std::slice::from_raw_parts(self.first(), self.len) })
     }
 
     /// Like [`Map::bytes`], for writing.
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
-        match self.kind {
-            MapKind::Anonymous => {
-                // SAFETY: as in `bytes`, and &mut self excludes every other reference.
-                Some(unsafe { std::slice::from_raw_parts_mut(self.first(), self.len) })
-            }
-            MapKind::File(_) => None,
-        }
-    }
-
-    /// Maps every page now (MADV_POPULATE_READ or _WRITE, Linux 5.14). EINVAL on older kernels, EFAULT if the file has
-    /// no page.
-    pub fn populate(&mut self) -> Result<(), Errno> {
-        self.advise(match self.kind {
-            MapKind::File(Access::Read) => Advice::LinuxPopulateRead,
-            _ => Advice::LinuxPopulateWrite,
-        })
+        // SAFETY: as in `bytes`, and &mut self excludes every other reference.
+        (!self.of_file).then(|| unsafe { std::slice::from_raw_parts_mut(self.first(), self.len) })
     }
 
     /// Asks for huge pages (MADV_HUGEPAGE). EINVAL if the kernel has none.
@@ -188,14 +136,6 @@ impl Map {
     /// Advises the kernel that the map is read once, sequentially (MADV_SEQUENTIAL).
     pub fn advise_sequential(&self) -> Result<(), Errno> {
         self.advise(Advice::Sequential)
-    }
-
-    /// `msync(2)`, MS_SYNC: brings the bytes written to the map to stable storage.
-    pub fn sync(&self) -> Result<(), Errno> {
-        uncounted(Call::Fsync, || {
-            // SAFETY: base and mapped are from mmap; MS_SYNC changes no memory.
-            unsafe { rustix::mm::msync(self.base.as_ptr(), self.mapped, MsyncFlags::SYNC) }
-        })
     }
 
     /// `write(2)`, or `pwrite(2)` if `out_at` is given, directly from the map. EFAULT if the file no longer has the
@@ -248,28 +188,6 @@ impl Drop for Map {
         // SAFETY: base and mapped are from mmap; no reference outlives self.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr(), self.mapped) };
     }
-}
-
-/// Copies `range` of one map to offset `at` of another. The copy loop survives a file that shrinks during the copy; the
-/// error then contains the number of bytes copied. The first use in a process installs a SIGBUS handler, which forwards
-/// other faults to the previous handler. Later uses make no system call.
-pub fn copy_between(
-    source: &Map,
-    range: Range<usize>,
-    sink: &mut Map,
-    at: usize,
-) -> Result<usize, Truncated> {
-    let stopped = |copied, errno| Truncated { copied, errno };
-    let (from, len) = source.part(&range).map_err(|errno| stopped(0, errno))?;
-    let end = at.checked_add(len).ok_or(stopped(0, Errno::INVAL))?;
-    let (to, _) = sink.part(&(at..end)).map_err(|errno| stopped(0, errno))?;
-    if sink.kind == MapKind::File(Access::Read) {
-        return Err(stopped(0, Errno::INVAL));
-    }
-    // SAFETY: `part` checked both ranges; the sink is writable (checked above) and held by &mut,
-    // and the copy survives pages that vanish.
-    let copied = unsafe { guard::copy(to, from, len) }.map_err(|errno| stopped(0, errno))?;
-    if copied == len { Ok(copied) } else { Err(stopped(copied, Errno::FAULT)) }
 }
 
 fn count(answer: isize) -> Result<usize, Errno> {

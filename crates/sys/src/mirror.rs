@@ -6,13 +6,21 @@
 
 use crate::Errno;
 use crate::fault::{Call, uncounted};
-use crate::map::Access;
 use rustix::fd::AsFd;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::param::page_size;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::Arc;
+
+/// Access to a mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reading. The descriptor must be open for reading.
+    Read,
+    /// Reading and writing. The descriptor must be open for both. Other processes see the writes.
+    Write,
+}
 
 /// The mapping. It is unmapped when the last value that shares it is dropped.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 use thalweg_channel::layout::{Frame, Geometry, Hello, HelloKind, Refusal, Role};
 use thalweg_channel::{Arrival, Consumer, Error, Link, Mpsc, Options, Producer, Wait};
-use thalweg_sys::map::{Access, Map, copy_between};
+use thalweg_sys::region::{Region, Sharing};
 use thalweg_sys::{io, memfd};
 
 const DATA: u64 = 8192;
@@ -20,15 +20,15 @@ fn geometry() -> Geometry {
 /// A memory file of a peer, with contents that an honest owner would never write.
 struct LyingSide {
     fd: OwnedFd,
-    map: Map,
+    region: Region,
 }
 
 impl LyingSide {
     fn new(role: Role, told: Geometry, bytes: u64) -> Self {
         let fd = memfd::create("liar", bytes).unwrap();
-        let mut map = Map::of_file(&fd, 0, bytes as usize, Access::Write).unwrap();
-        poke(&mut map, 0, &told.to_bytes(role));
-        Self { fd, map }
+        let region = Region::of_file(&fd, bytes as usize, Sharing::Write).unwrap();
+        poke(&region, 0, &told.to_bytes(role));
+        Self { fd, region }
     }
 
     fn sealed(self) -> Self {
@@ -47,21 +47,19 @@ impl LyingSide {
 
     /// Writes a frame header at offset `at` of the data, and then the head.
     fn frame(&mut self, at: u64, header: &[u8], head: u64) {
-        poke(&mut self.map, u64::from(geometry().header) + at, header);
-        poke(&mut self.map, 128, &head.to_le_bytes());
+        poke(&self.region, u64::from(geometry().header) + at, header);
+        poke(&self.region, 128, &head.to_le_bytes());
     }
 }
 
 /// Writes to the memory through a mapping that is older than its seals.
-fn poke(map: &mut Map, at: u64, bytes: &[u8]) {
-    let len = bytes.len();
-    if len == 0 {
-        return;
-    }
-    let source = memfd::create("source", len as u64).unwrap();
-    assert_eq!(io::pwrite(&source, bytes, 0), Ok(len));
-    let source = Map::of_file(&source, 0, len, Access::Read).unwrap();
-    assert_eq!(copy_between(&source, 0..len, map, at as usize), Ok(len));
+fn poke(region: &Region, at: u64, bytes: &[u8]) {
+    let at = at as usize;
+    assert!(at + bytes.len() <= region.len());
+    // SAFETY: inside the region, as checked above.
+    let to = unsafe { region.as_ptr().add(at) };
+    // SAFETY: as above, and the region is writable. Only the kernel and a consumer read the memory.
+    unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
 }
 
 fn say(link: &Link, kind: HelloKind, fds: &[&OwnedFd]) {
@@ -211,7 +209,7 @@ fn an_untrusted_message_does_not_change_while_it_is_read() {
     side.frame(0, &frame, 64);
     let sample = consumer.receive().unwrap();
     assert_eq!(&*sample, b"good");
-    poke(&mut side.map, u64::from(geometry().header) + 32, b"evil");
+    poke(&side.region, u64::from(geometry().header) + 32, b"evil");
     assert_eq!(&*sample, b"good");
 }
 
@@ -233,10 +231,10 @@ fn a_tail_that_cannot_be_is_corrupt() {
         });
         let options = Options { capacity: DATA, ..Options::default() };
         let mut producer = Producer::open(near, &options).unwrap();
-        let (mut side, _far) = told.join().unwrap();
+        let (side, _far) = told.join().unwrap();
         producer.send(b"first").unwrap();
         producer.send(b"second").unwrap();
-        poke(&mut side.map, 128, &tail.to_le_bytes());
+        poke(&side.region, 128, &tail.to_le_bytes());
         let error = producer.send(&vec![0; producer.largest()]).unwrap_err();
         assert!(matches!(&error, Error::Corrupt { what } if what.contains("tail")), "{error}");
         assert_eq!(producer.send(b"small").unwrap_err(), error);
@@ -315,8 +313,8 @@ fn a_peer_without_an_alive_word_is_watched_through_the_link() {
 /// Returns a producer that has offered its channel, and both ends of its link. Its liveness word claims that it lives, but
 /// is on no robust list. The kernel therefore never marks the word, and the consumer must detect the death by other means.
 fn liar() -> (LyingSide, Link, Link) {
-    let mut side = LyingSide::producer();
-    poke(&mut side.map, 512, &0x8000_1234_u32.to_le_bytes());
+    let side = LyingSide::producer();
+    poke(&side.region, 512, &0x8000_1234_u32.to_le_bytes());
     let (near, far) = Link::pair().unwrap();
     say(&far, HelloKind::Offer, &[&side.fd]);
     say(&far, HelloKind::Ready, &[]);

@@ -75,7 +75,7 @@ fn cut(test: &str, cases: &[&str]) {
 
 #[test]
 fn a_copy_is_resumed_right_after_a_power_cut() {
-    cut("a_copy_is_resumed_right_after_a_power_cut", &["copy", "mmap-copy"]);
+    cut("a_copy_is_resumed_right_after_a_power_cut", &["copy", "copy-parallel"]);
 }
 
 #[test]

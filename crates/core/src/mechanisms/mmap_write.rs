@@ -3,10 +3,7 @@
 //! shrinks, the call therefore returns an errno, and no signal is raised. If a page is truncated
 //! while it is written, its bytes read as zeros.
 
-use thalweg_sys::{
-    Errno,
-    map::{Access, Map},
-};
+use thalweg_sys::{Errno, map::Map};
 
 use crate::{
     End, Error, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side, Transfer,
@@ -77,7 +74,7 @@ impl MmapWriteMover<'_> {
         let left = length(&self.source).map_err(|e| INFO.error("fstat", Side::Source, e, 0))?;
         let len = self.wished.min(chunk(left.saturating_sub(at)));
         if len > 0 {
-            let map = Map::of_file(self.source.fd, at, len, Access::Read).map_err(mmap)?;
+            let map = Map::of_file(self.source.fd, at, len).map_err(mmap)?;
             // Advice only: a failure costs time, but no bytes.
             let _ = map.advise_sequential();
             self.window = Some(map);

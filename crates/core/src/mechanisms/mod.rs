@@ -8,7 +8,6 @@ use crate::{Blocks, Mechanism};
 
 mod copy_file_range;
 mod io_uring;
-mod mmap_copy;
 mod mmap_write;
 mod msg_zerocopy;
 mod null;
@@ -19,7 +18,6 @@ mod reflink;
 mod sendfile;
 mod splice;
 mod splice_threaded;
-pub(crate) mod tee;
 mod vmsplice;
 
 /// All mechanisms of this build.
@@ -32,10 +30,8 @@ pub static MECHANISMS: &[&dyn Mechanism] = &[
     &io_uring::IoUring,
     &read_write_parallel::ReadWriteParallel,
     &mmap_write::MmapWrite,
-    &mmap_copy::MmapCopy,
     &read_write_direct::ReadWriteDirect,
     &splice_threaded::SpliceThreaded,
-    &tee::Tee,
     &vmsplice::Vmsplice,
     &msg_zerocopy::MsgZerocopy,
     &null::Null,

@@ -16,11 +16,24 @@ use thalweg_sys::{
 
 use super::Ride;
 use crate::{
-    Error, Side, StepDown,
+    Error, Guarantees, Info, Kind, Nature, Pair, Role, Side, StepDown,
     driver::TransferStop,
     error::symbol,
-    mechanisms::{LAST_RESORT, tee::INFO},
+    mechanisms::LAST_RESORT,
     pipe_buffer::{PipeBuffer, chunk},
+};
+
+/// The name under which reports and errors show this method. It is not in the list of mechanisms, because for one sink
+/// it takes two calls where splice takes one.
+static INFO: Info = Info {
+    name: "tee",
+    summary: "duplicate the data of one pipe for each sink, then consume it",
+    calls: &["tee", "splice"],
+    // No process can write to pages that are in a pipe.
+    pairs: &[Pair::new(Kind::Pipe, Kind::Pipe, Guarantees::COPIED)],
+    knobs: &[],
+    role: Role::Mover,
+    nature: Nature::PLAIN,
 };
 
 struct SinkPipe {

@@ -136,7 +136,8 @@ mod tests {
     }
 
     fn cells() -> impl Strategy<Value = Vec<Cell>> {
-        let names = prop::sample::select(vec!["read-write", "splice", "io-uring", "tee"]);
+        let names =
+            prop::sample::select(vec!["read-write", "splice", "io-uring", "splice-threaded"]);
         let odd = (prop::bool::weighted(0.1), prop::bool::weighted(0.3));
         let one = (names, 0..3_u64, 4..28_u32, 1..40_u32, odd);
         let one = one.prop_map(|(name, pipe, size, ratio, (provisional, large))| Cell {

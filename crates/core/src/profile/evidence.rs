@@ -327,7 +327,7 @@ mod tests {
         profile.merge(vec![cell("splice", 1 << 10, 0.9), tuned.clone(), elsewhere]);
         assert_eq!(of_splice(&profile, Some(1 << 10), Load::Idle).tuning, tuned.tuning);
         let known = profile.known(&facts(None), Load::Idle);
-        assert!(known.evidence("tee", Prefer::Wall).is_none());
+        assert!(known.evidence("sendfile", Prefer::Wall).is_none());
     }
 
     #[test]

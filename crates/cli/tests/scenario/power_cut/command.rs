@@ -46,7 +46,7 @@ use CutCommand::{CopyTree, Fetch, FetchTree, Fleet, Move, Receive, Sync};
 pub const CASES: [CutCase; 20] = [
     CutCase { name: "copy", command: CopyTree(&[]), replaces: false, durable: false },
     CutCase { name: "copy-fsync", command: CopyTree(&[]), replaces: false, durable: true },
-    CutCase { name: "mmap-copy", command: CopyTree(&["--method=mmap-copy"]), replaces: false, durable: false },
+    CutCase { name: "copy-parallel", command: CopyTree(&["--method=read-write-parallel"]), replaces: false, durable: false },
     CutCase { name: "copy-into", command: CopyTree(&[]), replaces: true, durable: false },
     CutCase { name: "copy-into-fsync", command: CopyTree(&[]), replaces: true, durable: true },
     CutCase { name: "receive", command: Receive, replaces: true, durable: false },
