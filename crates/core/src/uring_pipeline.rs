@@ -7,7 +7,9 @@ use thalweg_sys::{
     uring::{CURRENT, Completion, Op, RingFd, Uring},
 };
 
-use crate::{Error, Facts, Info, Side, Tuning, Unfit, buffers::Amount};
+use crate::{
+    End, Error, Facts, Info, Side, Tuning, Unfit, buffers::Amount, length_guard::LengthGuard,
+};
 
 /// Two files, the start offset in each, and the length.
 pub struct PipelineJob<'a> {
@@ -40,12 +42,17 @@ pub enum PipelineStop {
     Failed(&'static str, Side, Errno),
 }
 
-/// Returns an error for endpoints that the kernel handles incorrectly through io_uring.
+/// Returns an error for endpoints that several blocks in progress, or the kernel through io_uring, handle incorrectly.
 ///
 /// On a FUSE mount with `FOPEN_DIRECT_IO`, the kernel does not advance the offset after a short read or write. io_uring
 /// then continues at the old offset and repeats bytes. A read at the end of a file is always short. This was observed
 /// on Linux 6.18. The affected mounts cannot be detected, so all FUSE mounts and virtiofs are excluded.
 pub fn fits(facts: &Facts) -> Result<(), Unfit> {
+    if facts.sink.append {
+        return Err(Unfit::because(
+            "on O_APPEND destinations, several blocks in progress would be appended in any order",
+        ));
+    }
     for end in [&facts.source, &facts.sink] {
         let name = end.fs.as_ref().map_or("", |fs| fs.name.as_str());
         if name.starts_with("fuse") || name == "virtiofs" {
@@ -55,6 +62,46 @@ pub fn fits(facts: &Facts) -> Result<(), Unfit> {
         }
     }
     Ok(())
+}
+
+/// A pipeline between two endpoints. It advances their offsets.
+pub struct EndsPipeline<'a> {
+    // Dropped before the other fields, so that no request in flight uses them. `None` after an error of the ring.
+    lanes: Option<UringPipeline<'a>>,
+    info: &'static Info,
+    pub source: End<'a>,
+    pub sink: End<'a>,
+    growth: LengthGuard,
+}
+
+impl<'a> EndsPipeline<'a> {
+    pub fn new(lanes: UringPipeline<'a>, source: End<'a>, sink: End<'a>) -> Result<Self, Error> {
+        let info = lanes.info;
+        let growth = LengthGuard::of(&sink).map_err(|e| info.error("fstat", Side::Sink, e, 0))?;
+        Ok(Self { lanes: Some(lanes), info, source, sink, growth })
+    }
+
+    /// Runs a job that begins at the offsets of the endpoints. A failed call is an error; `stop` is then not `Failed`.
+    pub fn run(&mut self, job: &PipelineJob<'a>) -> Result<Front, Error> {
+        let info = self.info;
+        let broken = info.error("io_uring_enter", Side::Own, Errno::BADF, 0);
+        let answer = self.lanes.as_mut().ok_or(broken)?.run(job);
+        if answer.is_err() {
+            self.lanes = None;
+        }
+        let (moved, scattered) = answer.as_ref().map_or((0, true), |f| (f.moved, f.scattered));
+        self.source.forward(moved);
+        self.sink.forward(moved);
+        if scattered {
+            let settled = self.growth.settle(&self.sink);
+            settled.map_err(|e| info.error("ftruncate", Side::Sink, e, moved))?;
+        }
+        let front = answer?;
+        if let Some(PipelineStop::Failed(call, side, errno)) = front.stop {
+            return Err(info.error(call, side, errno, moved));
+        }
+        Ok(front)
+    }
 }
 
 /// The ring, and the pieces in flight on it.
@@ -128,7 +175,7 @@ impl<'a> UringPipeline<'a> {
     /// Moves as much of the job as possible. When it returns `Ok`, nothing is in flight.
     ///
     /// An error concerns the ring itself. The caller must then drop the pipeline, which ends the requests in flight.
-    pub fn run(&mut self, job: &PipelineJob<'a>) -> Result<Front, Error> {
+    fn run(&mut self, job: &PipelineJob<'a>) -> Result<Front, Error> {
         self.pieces.fill(None);
         let (mut next, mut furthest) = (0, 0);
         loop {

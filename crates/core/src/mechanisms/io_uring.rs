@@ -3,11 +3,10 @@
 //! endpoint makes the caller wait.
 
 use crate::{
-    End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side,
+    Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side,
     Transfer, Tuning, Unfit, Unit,
     buffers::Amount,
-    length_guard::LengthGuard,
-    uring_pipeline::{self, PipelineJob, PipelineStop, UringPipeline},
+    uring_pipeline::{self, EndsPipeline, PipelineJob, UringPipeline},
 };
 use thalweg_sys::Errno;
 
@@ -40,14 +39,7 @@ static INFO: Info = Info {
     nature: Nature::PLAIN,
 };
 
-struct IoUringMover<'a> {
-    // Dropped before the other fields, so that no request in flight uses them. `None` after an
-    // error of the ring.
-    lanes: Option<UringPipeline<'a>>,
-    source: End<'a>,
-    sink: End<'a>,
-    growth: LengthGuard,
-}
+struct IoUringMover<'a>(EndsPipeline<'a>);
 
 impl Mechanism for IoUring {
     fn info(&self) -> &'static Info {
@@ -55,15 +47,11 @@ impl Mechanism for IoUring {
     }
 
     fn fits(&self, facts: &Facts) -> Result<(), Unfit> {
-        if facts.sink.append {
-            return Err(Unfit::because(
-                "on O_APPEND destinations, several blocks in progress would be appended in any order",
-            ));
-        }
+        uring_pipeline::fits(facts)?;
         if !facts.source.addressed || (facts.sink.kind == Kind::File && !facts.sink.addressed) {
             return Err(Unfit::because("needs files or devices that can seek"));
         }
-        uring_pipeline::fits(facts)
+        Ok(())
     }
 
     fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
@@ -72,38 +60,20 @@ impl Mechanism for IoUring {
         if sink.at.is_none() && sink.kind != Kind::Null {
             return Err(INFO.error("open", Side::Sink, Errno::SPIPE, 0));
         }
-        let growth = LengthGuard::of(&sink).map_err(|e| INFO.error("fstat", Side::Sink, e, 0))?;
-        let lanes = Some(UringPipeline::new(&INFO, tuning, amount, 1)?);
-        Ok(Box::new(IoUringMover { lanes, source, sink, growth }))
+        let lanes = UringPipeline::new(&INFO, tuning, amount, 1)?;
+        Ok(Box::new(IoUringMover(EndsPipeline::new(lanes, source, sink)?)))
     }
 }
 
 impl Mover for IoUringMover<'_> {
     fn advance(&mut self, budget: u64) -> Result<u64, Error> {
-        let at =
-            self.source.at.ok_or(INFO.error("IORING_OP_READ", Side::Source, Errno::SPIPE, 0))?;
+        let (source, sink) = (self.0.source, self.0.sink);
+        let at = source.at.ok_or(INFO.error("IORING_OP_READ", Side::Source, Errno::SPIPE, 0))?;
         let job = PipelineJob {
-            source: (self.source.fd.into(), at),
-            sink: (self.sink.fd.into(), self.sink.at),
+            source: (source.fd.into(), at),
+            sink: (sink.fd.into(), sink.at),
             len: budget,
         };
-        let broken = INFO.error("io_uring_enter", Side::Own, Errno::BADF, 0);
-        let answer = self.lanes.as_mut().ok_or(broken)?.run(&job);
-        if answer.is_err() {
-            self.lanes = None;
-        }
-        let (moved, scattered) = answer.as_ref().map_or((0, true), |f| (f.moved, f.scattered));
-        self.source.forward(moved);
-        self.sink.forward(moved);
-        if scattered {
-            let settled = self.growth.settle(&self.sink);
-            settled.map_err(|e| INFO.error("ftruncate", Side::Sink, e, moved))?;
-        }
-        match answer?.stop {
-            Some(PipelineStop::Failed(call, side, errno)) => {
-                Err(INFO.error(call, side, errno, moved))
-            }
-            Some(PipelineStop::End | PipelineStop::Ragged) | None => Ok(moved),
-        }
+        self.0.run(&job).map(|front| front.moved)
     }
 }

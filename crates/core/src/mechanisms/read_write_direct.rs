@@ -11,12 +11,11 @@ use std::{
 use thalweg_sys::{Errno, uring::RingFd};
 
 use crate::{
-    End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side,
+    Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side,
     Transfer, Tuning, Unfit, Unit, advance_by_steps,
     buffers::Amount,
-    length_guard::LengthGuard,
     reopen::reopen,
-    uring_pipeline::{self, PipelineJob, PipelineStop, UringPipeline},
+    uring_pipeline::{self, EndsPipeline, Front, PipelineJob, PipelineStop, UringPipeline},
 };
 
 /// Linked O_DIRECT reads and writes.
@@ -54,15 +53,11 @@ static INFO: Info = Info {
 const GRAIN: u64 = 4096;
 
 struct ReadWriteDirectMover<'a> {
-    // Dropped before the other fields, so that no request in flight uses them. `None` after an
-    // error of the ring.
-    lanes: Option<UringPipeline<'a>>,
-    source: End<'a>,
-    sink: End<'a>,
+    // Dropped before the other fields, so that no request in flight uses them.
+    ends: EndsPipeline<'a>,
     // The endpoints reopened with O_DIRECT; `None` for an endpoint that goes through the cache.
     direct_source: Option<Arc<OwnedFd>>,
     direct_sink: Option<Arc<OwnedFd>>,
-    growth: LengthGuard,
 }
 
 impl Mechanism for ReadWriteDirect {
@@ -71,21 +66,16 @@ impl Mechanism for ReadWriteDirect {
     }
 
     fn fits(&self, facts: &Facts) -> Result<(), Unfit> {
-        if facts.sink.append {
-            return Err(Unfit::because(
-                "on O_APPEND destinations, several blocks in progress would be appended in any order",
-            ));
-        }
+        uring_pipeline::fits(facts)?;
         if !facts.source.addressed || !facts.sink.addressed {
             return Err(Unfit::because("O_DIRECT needs files or devices that can seek"));
         }
-        uring_pipeline::fits(facts)
+        Ok(())
     }
 
     fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
         let amount = Amount::of(&t);
         let (source, sink) = t.descriptors(&INFO)?;
-        let growth = LengthGuard::of(&sink).map_err(|e| INFO.error("fstat", Side::Sink, e, 0))?;
         let direct_source = reopen(&source, OFlags::RDONLY | OFlags::DIRECT);
         let mut direct_sink = reopen(&sink, OFlags::WRONLY | OFlags::DIRECT).ok();
         if let (Err(errno), None) = (&direct_source, &direct_sink) {
@@ -97,13 +87,11 @@ impl Mechanism for ReadWriteDirect {
             // The offsets differ modulo `GRAIN`, so O_DIRECT is possible on one endpoint only.
             direct_sink = None;
         }
+        let lanes = UringPipeline::new(&INFO, tuning, amount, GRAIN)?;
         Ok(Box::new(ReadWriteDirectMover {
-            lanes: Some(UringPipeline::new(&INFO, tuning, amount, GRAIN)?),
-            source,
-            sink,
+            ends: EndsPipeline::new(lanes, source, sink)?,
             direct_source: direct_source.map(Arc::new),
             direct_sink: direct_sink.map(Arc::new),
-            growth,
         }))
     }
 }
@@ -116,7 +104,7 @@ impl Mover for ReadWriteDirectMover<'_> {
 
 impl<'a> ReadWriteDirectMover<'a> {
     fn step(&mut self, most: u64) -> Result<u64, Error> {
-        let (Some(from), Some(to)) = (self.source.at, self.sink.at) else {
+        let (Some(from), Some(to)) = (self.ends.source.at, self.ends.sink.at) else {
             return Err(INFO.error("open", Side::Either, Errno::SPIPE, 0));
         };
         let ragged = if self.direct_source.is_some() { from % GRAIN } else { to % GRAIN };
@@ -125,41 +113,21 @@ impl<'a> ReadWriteDirectMover<'a> {
             return self.plain(most.min(GRAIN - ragged));
         }
         match self.direct(from, to, whole)? {
-            (0, Some(PipelineStop::Ragged)) => self.plain(most.min(GRAIN)),
-            (moved, Some(PipelineStop::Failed(call, side, errno))) => {
-                Err(INFO.error(call, side, errno, moved))
-            }
-            (moved, _) => Ok(moved),
+            Front { moved: 0, stop: Some(PipelineStop::Ragged), .. } => self.plain(most.min(GRAIN)),
+            front => Ok(front.moved),
         }
     }
 
-    fn direct(
-        &mut self,
-        from: u64,
-        to: u64,
-        len: u64,
-    ) -> Result<(u64, Option<PipelineStop>), Error> {
+    fn direct(&mut self, from: u64, to: u64, len: u64) -> Result<Front, Error> {
         let fd = |direct: &Option<Arc<OwnedFd>>, plain: BorrowedFd<'a>| -> RingFd<'a> {
             direct.clone().map_or_else(|| plain.into(), Into::into)
         };
         let job = PipelineJob {
-            source: (fd(&self.direct_source, self.source.fd), from),
-            sink: (fd(&self.direct_sink, self.sink.fd), Some(to)),
+            source: (fd(&self.direct_source, self.ends.source.fd), from),
+            sink: (fd(&self.direct_sink, self.ends.sink.fd), Some(to)),
             len,
         };
-        let broken = INFO.error("io_uring_enter", Side::Own, Errno::BADF, 0);
-        let answer = self.lanes.as_mut().ok_or(broken)?.run(&job);
-        if answer.is_err() {
-            self.lanes = None;
-        }
-        let (moved, scattered) = answer.as_ref().map_or((0, true), |f| (f.moved, f.scattered));
-        self.source.forward(moved);
-        self.sink.forward(moved);
-        if scattered {
-            let settled = self.growth.settle(&self.sink);
-            settled.map_err(|e| INFO.error("ftruncate", Side::Sink, e, moved))?;
-        }
-        answer.map(|front| (front.moved, front.stop))
+        self.ends.run(&job)
     }
 
     /// Makes one read and one write through the cache, up to a multiple of the grain at most.
@@ -167,18 +135,18 @@ impl<'a> ReadWriteDirectMover<'a> {
         let mut buffer = [0; GRAIN as usize];
         // Both endpoints are addressed by offset. Bytes that were read here and not written are
         // read again later.
-        let mut source = self.source;
+        let mut source = self.ends.source;
         let got = source.read(&mut buffer[..most as usize]);
         let got = got.map_err(|e| INFO.error("pread", Side::Source, e, 0))?;
         if got == 0 {
             return Ok(0);
         }
-        let put = self.sink.write(&buffer[..got]);
+        let put = self.ends.sink.write(&buffer[..got]);
         let put = put.map_err(|e| INFO.error("pwrite", Side::Sink, e, 0))? as u64;
         if put == 0 {
             return Err(INFO.error("pwrite", Side::Sink, Errno::INVAL, 0));
         }
-        self.source.forward(put);
+        self.ends.source.forward(put);
         Ok(put)
     }
 }
