@@ -26,22 +26,28 @@ pub trait Mechanism: Sync {
 
     /// Creates the sender's end, and the parcel with everything that the receiver needs for its end.
     #[doc(hidden)]
-    fn offer(
-        &self,
-        tuning: &Tuning,
-        ends: &TransferEnds,
-    ) -> Result<(Box<dyn Outgoing>, Parcel), Unfit>;
+    fn offer(&self, tuning: &Tuning, ends: &TransferEnds) -> OfferResult;
 
     /// Creates the receiver's end from the sender's parcel. Must check all values in the parcel, because the peer may
     /// have sent anything.
     #[doc(hidden)]
-    fn accept(
-        &self,
-        tuning: &Tuning,
-        parcel: Parcel,
-        ends: &TransferEnds,
-    ) -> Result<(Box<dyn Incoming>, Parcel), Unfit>;
+    fn accept(&self, tuning: &Tuning, parcel: Parcel, ends: &TransferEnds) -> AcceptResult;
 }
+
+/// The sender's end, and the parcel for the receiver.
+#[doc(hidden)]
+pub type OfferResult = Result<(Box<dyn Outgoing>, Parcel), Unfit>;
+
+/// The receiver's end, and the parcel for the sender.
+#[doc(hidden)]
+pub type AcceptResult = Result<(Box<dyn Incoming>, Parcel), Unfit>;
+
+/// The outcome of receiving one buffer.
+#[doc(hidden)]
+pub type Delivery = Result<(), Broken>;
+
+/// The memory that can be used again, and the outcome of sending it.
+pub(crate) type LentBack = (Option<LentRegion>, Result<(), WaitStop>);
 
 impl fmt::Debug for dyn Mechanism {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -117,11 +123,7 @@ pub trait Outgoing: Send {
     /// Sends lent memory. Returns the memory, unless the receiver keeps it. After a failure, returns the memory if
     /// possible, so that another mechanism can send it.
     #[allow(private_interfaces)]
-    fn send_lent(
-        &mut self,
-        lent: LentRegion,
-        control: &mut BulkControl,
-    ) -> (Option<LentRegion>, Result<(), WaitStop>) {
+    fn send_lent(&mut self, lent: LentRegion, control: &mut BulkControl) -> LentBack {
         let outcome = self.send(lent.bytes(), control);
         (Some(lent), outcome)
     }
@@ -148,12 +150,7 @@ pub trait Incoming: Send {
     /// Fills `into` with the buffer that `begin` announced. `into` has the length of that buffer and is not empty.
     /// Afterwards the caller confirms the buffer to the sender.
     #[allow(private_interfaces)]
-    fn receive(
-        &mut self,
-        begin: Note,
-        into: &mut [u8],
-        control: &mut BulkControl,
-    ) -> Result<(), Broken>;
+    fn receive(&mut self, begin: Note, into: &mut [u8], control: &mut BulkControl) -> Delivery;
 
     /// Receives the buffer as new memory. Returns `None` if the mechanism can only fill existing memory.
     #[allow(private_interfaces)]

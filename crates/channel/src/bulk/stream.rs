@@ -8,7 +8,10 @@ use thalweg_core::{Info, Tuning, Unfit};
 use thalweg_sys::Errno;
 
 use crate::bulk::control::{BulkControl, Note, Say};
-use crate::bulk::mechanism::{Broken, Incoming, Mechanism, Outgoing, Parcel, TransferEnds};
+use crate::bulk::mechanism::{
+    AcceptResult, Broken, Delivery, Incoming, Mechanism, OfferResult, Outgoing, Parcel,
+    TransferEnds,
+};
 use crate::shared::liveness::Gone;
 use crate::shared::stop::WaitStop;
 
@@ -62,23 +65,14 @@ impl Mechanism for StreamMechanism {
         (self.probe)()
     }
 
-    fn offer(
-        &self,
-        tuning: &Tuning,
-        _: &TransferEnds,
-    ) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
+    fn offer(&self, tuning: &Tuning, _: &TransferEnds) -> OfferResult {
         let (fd, theirs) = (self.make)(tuning)?;
         let (call, write) = (self.info.calls[0], self.write);
         let sender = StreamSender { fd: Arc::new(fd), piece: self.piece(tuning), call, write };
         Ok((Box::new(sender), Parcel::of(&[], vec![theirs])))
     }
 
-    fn accept(
-        &self,
-        tuning: &Tuning,
-        mut parcel: Parcel,
-        _: &TransferEnds,
-    ) -> Result<(Box<dyn Incoming>, Parcel), Unfit> {
+    fn accept(&self, tuning: &Tuning, mut parcel: Parcel, _: &TransferEnds) -> AcceptResult {
         let fd = Arc::new((self.take)(parcel.fd()?)?);
         let call = self.info.calls[self.info.calls.len() - 1];
         let (piece, shares_pages) = (self.piece(tuning), self.shares_pages);
@@ -119,7 +113,7 @@ pub(crate) fn deserted(control: &mut BulkControl) -> WaitStop {
 }
 
 impl StreamReceiver {
-    fn fill(&self, into: &mut [u8], control: &mut BulkControl) -> Result<(), Broken> {
+    fn fill(&self, into: &mut [u8], control: &mut BulkControl) -> Delivery {
         let (mut filled, mut ended) = (0, None);
         while filled < into.len() {
             let most = self.piece.min(into.len() - filled);
@@ -147,12 +141,7 @@ impl StreamReceiver {
 }
 
 impl Incoming for StreamReceiver {
-    fn receive(
-        &mut self,
-        _: Note,
-        into: &mut [u8],
-        control: &mut BulkControl,
-    ) -> Result<(), Broken> {
+    fn receive(&mut self, _: Note, into: &mut [u8], control: &mut BulkControl) -> Delivery {
         control.watch_with(&self.fd);
         let filled = self.fill(into, control);
         if !self.shares_pages {

@@ -10,7 +10,8 @@ use super::process_vm::{callable, read_all, readable};
 use crate::bulk::control::{BulkControl, Note, Say};
 use crate::bulk::joint::{Joint, PAGE};
 use crate::bulk::mechanism::{
-    Broken, Incoming, Mechanism, Outgoing, Parcel, PeerToken, TransferEnds,
+    AcceptResult, Broken, Delivery, Incoming, Mechanism, OfferResult, Outgoing, Parcel, PeerToken,
+    TransferEnds,
 };
 use crate::shared::stop::{WaitStop, unfit};
 
@@ -101,23 +102,14 @@ impl Mechanism for Coop {
         size.is_none_or(|size| size > INFO.knob(&Tuning::default(), "piece"))
     }
 
-    fn offer(
-        &self,
-        tuning: &Tuning,
-        ends: &TransferEnds,
-    ) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
+    fn offer(&self, tuning: &Tuning, ends: &TransferEnds) -> OfferResult {
         ends.trusted.clone()?;
         let (page, fd) = Joint::create(PAGE).map_err(|failed| unfit(failed.call, failed.errno))?;
         let piece = INFO.length(tuning, "piece").unwrap_or(usize::MAX);
         Ok((Box::new(CoopSender { page, pid: ends.pid, piece }), Parcel::of(&[], vec![fd])))
     }
 
-    fn accept(
-        &self,
-        tuning: &Tuning,
-        mut parcel: Parcel,
-        ends: &TransferEnds,
-    ) -> Result<(Box<dyn Incoming>, Parcel), Unfit> {
+    fn accept(&self, tuning: &Tuning, mut parcel: Parcel, ends: &TransferEnds) -> AcceptResult {
         readable(ends)?;
         let page = Joint::adopt(parcel.fd()?, PAGE).map_err(|errno| unfit("mmap", errno))?;
         let piece = INFO.length(tuning, "piece").unwrap_or(usize::MAX);
@@ -203,12 +195,7 @@ impl CoopReceiver {
 }
 
 impl Incoming for CoopReceiver {
-    fn receive(
-        &mut self,
-        begin: Note,
-        into: &mut [u8],
-        control: &mut BulkControl,
-    ) -> Result<(), Broken> {
+    fn receive(&mut self, begin: Note, into: &mut [u8], control: &mut BulkControl) -> Delivery {
         control.check()?;
         control.tell(Note::new(Say::Ready, &[into.as_mut_ptr() as u64]))?;
         let outcome = self.read(begin.words[1], into, control);

@@ -14,7 +14,10 @@ use thalweg_sys::{
 
 use super::unix_stream;
 use crate::bulk::control::{BulkControl, Note, Say};
-use crate::bulk::mechanism::{Broken, Incoming, Mechanism, Outgoing, Parcel, TransferEnds};
+use crate::bulk::mechanism::{
+    AcceptResult, Broken, Delivery, Incoming, Mechanism, OfferResult, Outgoing, Parcel,
+    TransferEnds,
+};
 use crate::bulk::stream;
 use crate::shared::liveness::Gone;
 use crate::shared::stop::{WaitStop, unfit};
@@ -145,21 +148,12 @@ impl Mechanism for IoUringMechanism {
         Uring::new(1, ALIGN, ALIGN).map(drop).map_err(|errno| unfit("io_uring_setup", errno))
     }
 
-    fn offer(
-        &self,
-        tuning: &Tuning,
-        _: &TransferEnds,
-    ) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
+    fn offer(&self, tuning: &Tuning, _: &TransferEnds) -> OfferResult {
         let (near, far) = unix_stream::pair(&INFO, tuning, false)?;
         Ok((Box::new(UringSender(UringEnd::new(near, tuning)?)), Parcel::of(&[], vec![far])))
     }
 
-    fn accept(
-        &self,
-        tuning: &Tuning,
-        mut parcel: Parcel,
-        _: &TransferEnds,
-    ) -> Result<(Box<dyn Incoming>, Parcel), Unfit> {
+    fn accept(&self, tuning: &Tuning, mut parcel: Parcel, _: &TransferEnds) -> AcceptResult {
         let end = UringEnd::new(parcel.fd()?, tuning)?;
         Ok((Box::new(UringReceiver(end)), Parcel::default()))
     }
@@ -206,12 +200,7 @@ impl UringEnd {
 }
 
 impl Incoming for UringReceiver {
-    fn receive(
-        &mut self,
-        _: Note,
-        into: &mut [u8],
-        control: &mut BulkControl,
-    ) -> Result<(), Broken> {
+    fn receive(&mut self, _: Note, into: &mut [u8], control: &mut BulkControl) -> Delivery {
         let end = &mut self.0;
         control.watch_with(&end.socket);
         let (mut filled, mut slot) = (0, 0);

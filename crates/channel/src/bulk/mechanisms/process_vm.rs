@@ -6,7 +6,10 @@ use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, U
 use thalweg_sys::{Errno, remote};
 
 use crate::bulk::control::{BulkControl, Note, Say};
-use crate::bulk::mechanism::{Broken, Incoming, Mechanism, Outgoing, Parcel, TransferEnds};
+use crate::bulk::mechanism::{
+    AcceptResult, Broken, Delivery, Incoming, Mechanism, OfferResult, Outgoing, Parcel,
+    TransferEnds,
+};
 use crate::shared::stop::{WaitStop, unfit};
 
 /// Reads the sender's memory with `process_vm_readv`.
@@ -93,7 +96,7 @@ impl Mechanism for ProcessVm {
         callable()
     }
 
-    fn offer(&self, _: &Tuning, ends: &TransferEnds) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
+    fn offer(&self, _: &Tuning, ends: &TransferEnds) -> OfferResult {
         ends.trusted.clone()?;
         // Relaxed, because no other data depends on the word. The receiver compares the word that it reads with this
         // value.
@@ -101,12 +104,7 @@ impl Mechanism for ProcessVm {
         Ok((Box::new(ProcessVmSender), Parcel::of(&[word], Vec::new())))
     }
 
-    fn accept(
-        &self,
-        tuning: &Tuning,
-        _: Parcel,
-        ends: &TransferEnds,
-    ) -> Result<(Box<dyn Incoming>, Parcel), Unfit> {
+    fn accept(&self, tuning: &Tuning, _: Parcel, ends: &TransferEnds) -> AcceptResult {
         readable(ends)?;
         let chunk = INFO.length(tuning, "chunk").unwrap_or(usize::MAX);
         Ok((Box::new(ProcessVmReceiver { pid: ends.pid, chunk }), Parcel::default()))
@@ -121,12 +119,7 @@ impl Outgoing for ProcessVmSender {
 }
 
 impl Incoming for ProcessVmReceiver {
-    fn receive(
-        &mut self,
-        begin: Note,
-        into: &mut [u8],
-        control: &mut BulkControl,
-    ) -> Result<(), Broken> {
+    fn receive(&mut self, begin: Note, into: &mut [u8], control: &mut BulkControl) -> Delivery {
         control.check()?;
         let mut delivered = 0;
         for piece in into.chunks_mut(self.chunk) {

@@ -8,7 +8,10 @@ use thalweg_sys::region::{Region, SealFlags, Sharing, is_sealed};
 
 use crate::bulk::control::{BulkControl, Note, ReceivedControl, Say};
 use crate::bulk::control_message::{ControlKind, ControlMessage};
-use crate::bulk::mechanism::{Broken, Incoming, Mechanism, Outgoing, Parcel, TransferEnds};
+use crate::bulk::mechanism::{
+    AcceptResult, Delivery, Incoming, LentBack, Mechanism, OfferResult, Outgoing, Parcel,
+    TransferEnds,
+};
 use crate::bulk::memory::{Handing, LentRegion, STREAM, Stores, copy_out};
 use crate::shared::stop::{WaitStop, unfit};
 
@@ -53,17 +56,12 @@ impl Mechanism for PullMechanism {
         Region::of_file(fd, 1, Sharing::Read).map(drop).map_err(|errno| unfit("mmap", errno))
     }
 
-    fn offer(&self, _: &Tuning, _: &TransferEnds) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
+    fn offer(&self, _: &Tuning, _: &TransferEnds) -> OfferResult {
         self.probe()?;
         Ok((Box::new(PullSender::default()), Parcel::default()))
     }
 
-    fn accept(
-        &self,
-        tuning: &Tuning,
-        _: Parcel,
-        _: &TransferEnds,
-    ) -> Result<(Box<dyn Incoming>, Parcel), Unfit> {
+    fn accept(&self, tuning: &Tuning, _: Parcel, _: &TransferEnds) -> AcceptResult {
         let stream = INFO.knob(tuning, STREAM.name);
         Ok((Box::new(PullReceiver { stream, known: Vec::new() }), Parcel::default()))
     }
@@ -114,11 +112,7 @@ impl Outgoing for PullSender {
         Some(self.fresh(len))
     }
 
-    fn send_lent(
-        &mut self,
-        lent: LentRegion,
-        control: &mut BulkControl,
-    ) -> (Option<LentRegion>, Result<(), WaitStop>) {
+    fn send_lent(&mut self, lent: LentRegion, control: &mut BulkControl) -> LentBack {
         let outcome = match lent.handing {
             Handing::Shared(..) => self.push(&lent, lent.len(), control),
             _ => self.send(lent.bytes(), control),
@@ -156,12 +150,7 @@ impl PullReceiver {
 }
 
 impl Incoming for PullReceiver {
-    fn receive(
-        &mut self,
-        begin: Note,
-        into: &mut [u8],
-        control: &mut BulkControl,
-    ) -> Result<(), Broken> {
+    fn receive(&mut self, begin: Note, into: &mut [u8], control: &mut BulkControl) -> Delivery {
         let wanted = begin.words[1];
         if !self.known.iter().any(|(id, _)| *id == wanted) && self.learn(control)? != wanted {
             return Err(WaitStop::corrupt("the peer passed memory other than announced").into());

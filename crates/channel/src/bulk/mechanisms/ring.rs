@@ -10,7 +10,10 @@ use thalweg_sys::region::{Region, SealFlags, Sharing, is_sealed, seal};
 
 use crate::bulk::control::{BulkControl, Note, Say};
 use crate::bulk::joint::NAME;
-use crate::bulk::mechanism::{Broken, Incoming, Mechanism, Outgoing, Parcel, TransferEnds};
+use crate::bulk::mechanism::{
+    AcceptResult, Broken, Delivery, Incoming, Mechanism, OfferResult, Outgoing, Parcel,
+    TransferEnds,
+};
 use crate::bulk::memory::{STREAM, Stores, copy_in, copy_out};
 use crate::error::Error;
 use crate::shared::stop::{WaitStop, unfit};
@@ -175,11 +178,7 @@ impl Mechanism for RingMechanism {
         seal_mapped(&made(1)?.1)
     }
 
-    fn offer(
-        &self,
-        tuning: &Tuning,
-        ends: &TransferEnds,
-    ) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
+    fn offer(&self, tuning: &Tuning, ends: &TransferEnds) -> OfferResult {
         ends.shares.clone()?;
         let size = SlotSize::of(tuning)?;
         let (region, fd) = made(size.bytes)?;
@@ -191,12 +190,7 @@ impl Mechanism for RingMechanism {
         Ok((Box::new(sender), Parcel::of(&[], vec![fd])))
     }
 
-    fn accept(
-        &self,
-        tuning: &Tuning,
-        mut parcel: Parcel,
-        ends: &TransferEnds,
-    ) -> Result<(Box<dyn Incoming>, Parcel), Unfit> {
+    fn accept(&self, tuning: &Tuning, mut parcel: Parcel, ends: &TransferEnds) -> AcceptResult {
         ends.shares.clone()?;
         let size = SlotSize::of(tuning)?;
         let region = taken(&parcel.fd()?, size.bytes)?;
@@ -250,12 +244,7 @@ impl Outgoing for SlotSender {
 }
 
 impl Incoming for SlotReceiver {
-    fn receive(
-        &mut self,
-        begin: Note,
-        into: &mut [u8],
-        control: &mut BulkControl,
-    ) -> Result<(), Broken> {
+    fn receive(&mut self, begin: Note, into: &mut [u8], control: &mut BulkControl) -> Delivery {
         let ring = &mut self.slots;
         let share = ring.told(begin.words[1])?;
         let stores = Stores::of(self.stream, into.len());

@@ -13,7 +13,10 @@ use thalweg_sys::region::{Region, Segment};
 use crate::bulk::control::{BulkControl, Note, ReceivedControl, Say};
 use crate::bulk::control_message::{ControlKind, ControlMessage};
 use crate::bulk::joint::{Joint, PAGE};
-use crate::bulk::mechanism::{Broken, Incoming, Mechanism, Outgoing, Parcel, TransferEnds};
+use crate::bulk::mechanism::{
+    AcceptResult, Broken, Delivery, Incoming, Mechanism, OfferResult, Outgoing, Parcel,
+    TransferEnds,
+};
 use crate::bulk::memory::{Stores, copy_in, copy_out};
 use crate::shared::stop::{WaitStop, unfit};
 
@@ -84,11 +87,7 @@ impl Mechanism for ShmLocked {
         Joint::create(PAGE).map(drop).map_err(|failed| unfit(failed.call, failed.errno))
     }
 
-    fn offer(
-        &self,
-        tuning: &Tuning,
-        ends: &TransferEnds,
-    ) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
+    fn offer(&self, tuning: &Tuning, ends: &TransferEnds) -> OfferResult {
         ends.shares.clone()?;
         let chunk = INFO.length(tuning, "chunk");
         let (sysv, fresh) = (has_segment(tuning, ends)?, INFO.knob(tuning, "fresh") > 0);
@@ -97,12 +96,7 @@ impl Mechanism for ShmLocked {
         Ok((Box::new(sender), Parcel::default()))
     }
 
-    fn accept(
-        &self,
-        tuning: &Tuning,
-        _: Parcel,
-        ends: &TransferEnds,
-    ) -> Result<(Box<dyn Incoming>, Parcel), Unfit> {
+    fn accept(&self, tuning: &Tuning, _: Parcel, ends: &TransferEnds) -> AcceptResult {
         ends.shares.clone()?;
         let (chunk, sysv) = (INFO.length(tuning, "chunk"), has_segment(tuning, ends)?);
         let receiver = ShmReceiver { chunk, sysv, shared: None };
@@ -239,12 +233,7 @@ impl ShmReceiver {
 }
 
 impl Incoming for ShmReceiver {
-    fn receive(
-        &mut self,
-        begin: Note,
-        into: &mut [u8],
-        control: &mut BulkControl,
-    ) -> Result<(), Broken> {
+    fn receive(&mut self, begin: Note, into: &mut [u8], control: &mut BulkControl) -> Delivery {
         if begin.words[1] != 0 || self.shared.is_none() {
             self.shared = None;
             self.shared = Some(self.learn(control)?);

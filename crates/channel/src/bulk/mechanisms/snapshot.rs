@@ -10,7 +10,10 @@ use thalweg_sys::region::{Region, SealFlags, Sharing, is_sealed, seal};
 use crate::bulk::control::{BulkControl, Note, ReceivedControl, Say};
 use crate::bulk::control_message::{ControlKind, ControlMessage};
 use crate::bulk::joint::NAME;
-use crate::bulk::mechanism::{Broken, Incoming, Mechanism, Outgoing, Parcel, TransferEnds};
+use crate::bulk::mechanism::{
+    AcceptResult, Broken, Delivery, Incoming, LentBack, Mechanism, OfferResult, Outgoing, Parcel,
+    TransferEnds,
+};
 use crate::bulk::memory::{Handing, LentRegion, MappedBytes, STREAM, Stores, copy_out};
 use crate::shared::stop::{WaitStop, unfit};
 use thalweg_sys::io;
@@ -46,17 +49,12 @@ impl Mechanism for Snapshot {
         Region::of_file(&fd, 1, Sharing::Private).map(drop).map_err(|errno| unfit("mmap", errno))
     }
 
-    fn offer(&self, _: &Tuning, _: &TransferEnds) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
+    fn offer(&self, _: &Tuning, _: &TransferEnds) -> OfferResult {
         self.probe()?;
         Ok((Box::new(SnapshotSender), Parcel::default()))
     }
 
-    fn accept(
-        &self,
-        tuning: &Tuning,
-        _: Parcel,
-        _: &TransferEnds,
-    ) -> Result<(Box<dyn Incoming>, Parcel), Unfit> {
+    fn accept(&self, tuning: &Tuning, _: Parcel, _: &TransferEnds) -> AcceptResult {
         let stream = INFO.knob(tuning, STREAM.name);
         Ok((Box::new(SnapshotReceiver(stream)), Parcel::default()))
     }
@@ -90,11 +88,7 @@ impl Outgoing for SnapshotSender {
         Some(LentRegion::sealable(len))
     }
 
-    fn send_lent(
-        &mut self,
-        lent: LentRegion,
-        control: &mut BulkControl,
-    ) -> (Option<LentRegion>, Result<(), WaitStop>) {
+    fn send_lent(&mut self, lent: LentRegion, control: &mut BulkControl) -> LentBack {
         let len = lent.len();
         let Handing::Sealable(fd) = lent.handing else {
             let outcome = self.send(lent.bytes(), control);
@@ -126,12 +120,7 @@ fn taken(len: u64, control: &mut BulkControl) -> Result<(rustix::fd::OwnedFd, us
 }
 
 impl Incoming for SnapshotReceiver {
-    fn receive(
-        &mut self,
-        begin: Note,
-        into: &mut [u8],
-        control: &mut BulkControl,
-    ) -> Result<(), Broken> {
+    fn receive(&mut self, begin: Note, into: &mut [u8], control: &mut BulkControl) -> Delivery {
         let (fd, len) = taken(begin.words[0], control)?;
         let region = Region::of_file(&fd, len, Sharing::Read);
         let region = region.map_err(|errno| WaitStop::refused("mmap", errno))?;
