@@ -205,10 +205,19 @@ unsafe fn fill_long<W: Word>(dst: *mut u8, word: W, n: usize) {
     unsafe { store(dst, last, [word; 4]) };
 }
 
-/// Defines a module with the functions of a kernel. `$short` returns `true` if the size was short and `$short` has copied it. All
+/// Defines the row of a kernel, and a module with its functions. `$short` returns `true` if the size was short and `$short` has copied it. All
 /// other sizes use [`copy_vectors`] and [`move_vectors`].
 macro_rules! behind {
-    ($module:ident, $short:ident, $vector:ty $(, $features:literal)?) => {
+    ($row:ident, $name:literal, $summary:literal, $available:expr,
+     $module:ident, $short:ident, $vector:ty $(, $features:literal)?) => {
+        pub const $row: Kernel = Kernel {
+            name: $name,
+            summary: $summary,
+            is_available: $available,
+            copy: $module::copy,
+            move_: Some($module::move_),
+        };
+
         mod $module {
             use super::*;
             use crate::rows::vector::{copy_vectors, move_vectors};

@@ -13,22 +13,6 @@ use crate::rows::vector::behind;
 use crate::rows::x86::four::from_a_vector;
 use crate::word::{Word, load, opaque, store};
 
-pub const SSE2: Kernel = Kernel {
-    name: "branchless",
-    summary: "up to 15 bytes without branches; 16 to 64 in four 16-byte moves; larger sizes as in sse2",
-    is_available: ALWAYS,
-    copy: sse2::copy,
-    move_: Some(sse2::move_),
-};
-
-pub const AVX2: Kernel = Kernel {
-    name: "branchless-avx2",
-    summary: "up to 15 bytes without branches; 16 to 64 in four 16-byte moves; larger sizes as in avx2",
-    is_available: || cpu::has(cpu::AVX2),
-    copy: avx2::copy,
-    move_: Some(avx2::move_),
-};
-
 /// Copies up to 64 bytes. Returns `false`, and does nothing, for larger sizes.
 ///
 /// # Safety
@@ -98,5 +82,13 @@ unsafe fn put<W: Word>(dst: *mut u8, n: usize, word: [W; 1], nowhere: *mut u8) {
     opaque();
 }
 
-behind!(sse2, short, __m128i);
-behind!(avx2, short, __m256i, "avx2");
+behind! {
+    SSE2, "branchless",
+    "up to 15 bytes without branches; 16 to 64 in four 16-byte moves; larger sizes as in sse2",
+    ALWAYS, sse2, short, __m128i
+}
+behind! {
+    AVX2, "branchless-avx2",
+    "up to 15 bytes without branches; 16 to 64 in four 16-byte moves; larger sizes as in avx2",
+    || cpu::has(cpu::AVX2), avx2, short, __m256i, "avx2"
+}

@@ -12,23 +12,6 @@ use crate::row::{ALWAYS, Kernel};
 use crate::rows::vector::behind;
 use crate::word::{Vector, four};
 
-pub const SSE2: Kernel = Kernel {
-    name: "four",
-    summary: "16 to 64 bytes in four overlapping 16-byte moves; other sizes like sse2",
-    is_available: ALWAYS,
-    copy: sse2::copy,
-    move_: Some(sse2::move_),
-};
-
-#[cfg(not(miri))]
-pub const AVX2: Kernel = Kernel {
-    name: "four-avx2",
-    summary: "16 to 64 bytes in four overlapping 16-byte moves; other sizes like avx2",
-    is_available: || cpu::has(cpu::AVX2),
-    copy: avx2::copy,
-    move_: Some(avx2::move_),
-};
-
 /// Copies up to 64 bytes. Returns `false`, and does nothing, for larger sizes.
 ///
 /// # Safety
@@ -58,6 +41,14 @@ pub unsafe fn from_a_vector(dst: *mut u8, src: *const u8, n: usize) -> bool {
     fits
 }
 
-behind!(sse2, short, __m128i);
+behind! {
+    SSE2, "four",
+    "16 to 64 bytes in four overlapping 16-byte moves; other sizes like sse2",
+    ALWAYS, sse2, short, __m128i
+}
 #[cfg(not(miri))]
-behind!(avx2, short, __m256i, "avx2");
+behind! {
+    AVX2, "four-avx2",
+    "16 to 64 bytes in four overlapping 16-byte moves; other sizes like avx2",
+    || cpu::has(cpu::AVX2), avx2, short, __m256i, "avx2"
+}

@@ -20,30 +20,6 @@ use crate::word::Vector;
 /// The smallest page size: a page is mapped as a whole or not at all.
 const PAGE: usize = 4096;
 
-pub const MASK128: Kernel = Kernel {
-    name: "mask128",
-    summary: "up to 15 bytes in one masked move; 16 to 64 in four overlapping moves; larger sizes as in avx512",
-    is_available: || cpu::has(cpu::AVX2 | cpu::AVX512),
-    copy: by128::copy,
-    move_: Some(by128::move_),
-};
-
-pub const MASK256: Kernel = Kernel {
-    name: "mask256",
-    summary: "up to 31 bytes in one masked move that stays within a page; otherwise like avx2",
-    is_available: || cpu::has(cpu::AVX2 | cpu::AVX512),
-    copy: by256::copy,
-    move_: Some(by256::move_),
-};
-
-pub const MASK512: Kernel = Kernel {
-    name: "mask512",
-    summary: "up to 63 bytes in one masked move that stays within a page; otherwise like avx512",
-    is_available: || cpu::has(cpu::AVX2 | cpu::AVX512),
-    copy: by512::copy,
-    move_: Some(by512::move_),
-};
-
 /// Returns `true` if `wide` bytes from both addresses each stay inside one page.
 #[inline(always)]
 fn fits(dst: *mut u8, src: *const u8, wide: usize) -> bool {
@@ -132,9 +108,21 @@ unsafe fn upto_64(dst: *mut u8, src: *const u8, n: usize) -> bool {
     unsafe { below_16(dst, src, n) }
 }
 
-behind!(by128, upto_64, __m512i, "avx2,bmi2,avx512f,avx512bw,avx512vl");
-behind!(by256, below_32, __m256i, "avx2,bmi2,avx512f,avx512bw,avx512vl");
-behind!(by512, below_64, __m512i, "avx2,bmi2,avx512f,avx512bw,avx512vl");
+behind! {
+    MASK128, "mask128",
+    "up to 15 bytes in one masked move; 16 to 64 in four overlapping moves; larger sizes as in avx512",
+    || cpu::has(cpu::AVX2 | cpu::AVX512), by128, upto_64, __m512i, "avx2,bmi2,avx512f,avx512bw,avx512vl"
+}
+behind! {
+    MASK256, "mask256",
+    "up to 31 bytes in one masked move that stays within a page; otherwise like avx2",
+    || cpu::has(cpu::AVX2 | cpu::AVX512), by256, below_32, __m256i, "avx2,bmi2,avx512f,avx512bw,avx512vl"
+}
+behind! {
+    MASK512, "mask512",
+    "up to 63 bytes in one masked move that stays within a page; otherwise like avx512",
+    || cpu::has(cpu::AVX2 | cpu::AVX512), by512, below_64, __m512i, "avx2,bmi2,avx512f,avx512bw,avx512vl"
+}
 
 #[cfg(test)]
 mod tests {

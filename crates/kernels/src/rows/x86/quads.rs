@@ -9,14 +9,6 @@ use crate::row::Kernel;
 use crate::rows::vector::behind;
 use crate::word::{ends, four};
 
-pub const AVX2: Kernel = Kernel {
-    name: "quads-avx2",
-    summary: "4 to 15 bytes in four overlapping 4-byte moves; other sizes like avx2",
-    is_available: || cpu::has(cpu::AVX2),
-    copy: avx2::copy,
-    move_: Some(avx2::move_),
-};
-
 /// Copies up to 64 bytes. Returns `false`, and does nothing, for larger sizes.
 ///
 /// # Safety
@@ -62,4 +54,8 @@ unsafe fn below_a_vector(dst: *mut u8, src: *const u8, n: usize) {
 #[inline]
 fn seldom() {}
 
-behind!(avx2, short, __m256i, "avx2");
+behind! {
+    AVX2, "quads-avx2",
+    "4 to 15 bytes in four overlapping 4-byte moves; other sizes like avx2",
+    || cpu::has(cpu::AVX2), avx2, short, __m256i, "avx2"
+}

@@ -10,8 +10,25 @@ use crate::cpu;
 use crate::row::{ALWAYS, Fill, Kernel};
 use crate::rows::vector;
 
+/// Defines the functions of one width in a module, and their rows.
 macro_rules! width {
-    ($module:ident, $vector:ty $(, $features:literal)?) => {
+    ($module:ident, $copy:ident, $fill:ident, $vector:ty, $name:literal, $summary:literal,
+     $available:expr $(, $features:literal)?) => {
+        pub const $copy: Kernel = Kernel {
+            name: $name,
+            summary: $summary,
+            is_available: $available,
+            copy: $module::copy,
+            move_: Some($module::move_),
+        };
+
+        pub const $fill: Fill = Fill {
+            name: $name,
+            summary: $summary,
+            is_available: $available,
+            fill: $module::fill,
+        };
+
         mod $module {
             use super::*;
 
@@ -45,60 +62,22 @@ macro_rules! width {
     };
 }
 
-width!(sse2, __m128i);
+width! {
+    sse2, SSE2, SSE2_FILL, __m128i,
+    "sse2", "16-byte vectors: overlapping ends, aligned main loop", ALWAYS
+}
 #[cfg(not(miri))]
-width!(avx2, __m256i, "avx2");
+width! {
+    avx2, AVX2, AVX2_FILL, __m256i,
+    "avx2", "32-byte vectors: overlapping ends, aligned main loop",
+    || cpu::has(cpu::AVX2), "avx2"
+}
 #[cfg(not(miri))]
-width!(avx512, __m512i, "avx2,avx512f,avx512bw,avx512vl");
-
-pub const SSE2: Kernel = Kernel {
-    name: "sse2",
-    summary: "16-byte vectors: overlapping ends, aligned main loop",
-    is_available: ALWAYS,
-    copy: sse2::copy,
-    move_: Some(sse2::move_),
-};
-
-pub const SSE2_FILL: Fill = Fill {
-    name: "sse2",
-    summary: "16-byte vectors: overlapping ends, aligned main loop",
-    is_available: ALWAYS,
-    fill: sse2::fill,
-};
-
-#[cfg(not(miri))]
-pub const AVX2: Kernel = Kernel {
-    name: "avx2",
-    summary: "32-byte vectors: overlapping ends, aligned main loop",
-    is_available: || cpu::has(cpu::AVX2),
-    copy: avx2::copy,
-    move_: Some(avx2::move_),
-};
-
-#[cfg(not(miri))]
-pub const AVX2_FILL: Fill = Fill {
-    name: "avx2",
-    summary: "32-byte vectors: overlapping ends, aligned main loop",
-    is_available: || cpu::has(cpu::AVX2),
-    fill: avx2::fill,
-};
-
-#[cfg(not(miri))]
-pub const AVX512: Kernel = Kernel {
-    name: "avx512",
-    summary: "64-byte vectors: overlapping ends, aligned main loop",
-    is_available: || cpu::has(cpu::AVX2 | cpu::AVX512),
-    copy: avx512::copy,
-    move_: Some(avx512::move_),
-};
-
-#[cfg(not(miri))]
-pub const AVX512_FILL: Fill = Fill {
-    name: "avx512",
-    summary: "64-byte vectors: overlapping ends, aligned main loop",
-    is_available: || cpu::has(cpu::AVX2 | cpu::AVX512),
-    fill: avx512::fill,
-};
+width! {
+    avx512, AVX512, AVX512_FILL, __m512i,
+    "avx512", "64-byte vectors: overlapping ends, aligned main loop",
+    || cpu::has(cpu::AVX2 | cpu::AVX512), "avx2,avx512f,avx512bw,avx512vl"
+}
 
 /// Used by [`super::rep`], because its instruction is fast only from low to high addresses.
 #[cfg(not(miri))]
