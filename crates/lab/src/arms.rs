@@ -21,21 +21,32 @@ pub(crate) mod transfer;
 pub(crate) mod volume;
 mod worker;
 
-/// A kind of arm (a "work" in study files): creates arms from the parameters of a study.
-pub trait ArmKind: Sync {
-    /// Returns the name used in study files: the name of the source file with `-` for `_`.
-    fn name(&self) -> &'static str;
-
-    /// Returns a one-line description for the manual.
-    fn summary(&self) -> &'static str;
-
+/// An entry of a list from which studies select by name. `S` are its validated parameters.
+pub struct Listed<S: ?Sized + 'static> {
+    /// The name used in study files.
+    pub name: &'static str,
     /// Parses and validates the parameters of a study. The validation does not depend on the machine, so a wrong study
     /// is rejected before anything runs.
-    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Spec>, Unfit>;
+    pub parse: fn(&toml::Table) -> Result<Box<S>, Unfit>,
+}
 
+/// A kind of arm (a "work" in study files): creates arms from the parameters of a study.
+pub type ArmKind = Listed<dyn Spec>;
+
+/// Decides a claim about a mechanism by trying it and observing the result, without measuring time.
+pub type Probe = Listed<dyn ProbeSpec>;
+
+impl ArmKind {
     /// Parses the parameters of `job` and opens an arm.
-    fn open(&self, job: &ArmJob<'_>) -> Result<Box<dyn Arm>, Unfit> {
-        self.parse(job.with)?.open(job)
+    pub fn open(&self, job: &ArmJob<'_>) -> Result<Box<dyn Arm>, Unfit> {
+        (self.parse)(job.with)?.open(job)
+    }
+}
+
+impl Probe {
+    /// Parses the parameters of `job` and runs the probe.
+    pub fn run(&self, job: &ArmJob<'_>) -> Result<ProbeFinding, Unfit> {
+        (self.parse)(job.with)?.look(job)
     }
 }
 
@@ -68,23 +79,6 @@ impl ArmJob<'_> {
     }
 }
 
-/// Decides a claim about a mechanism by trying it and observing the result, without measuring time.
-pub trait Probe: Sync {
-    /// Returns the name used in study files.
-    fn name(&self) -> &'static str;
-
-    /// Returns a one-line description for the manual.
-    fn summary(&self) -> &'static str;
-
-    /// Parses and validates the parameters of a study, like [`ArmKind::parse`].
-    fn parse(&self, with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit>;
-
-    /// Parses the parameters of `job` and runs the probe.
-    fn run(&self, job: &ArmJob<'_>) -> Result<ProbeFinding, Unfit> {
-        self.parse(job.with)?.look(job)
-    }
-}
-
 /// Validated parameters of a probe.
 pub trait ProbeSpec {
     fn look(&self, job: &ArmJob<'_>) -> Result<ProbeFinding, Unfit>;
@@ -101,30 +95,30 @@ pub struct ProbeFinding {
 /// The works and probes that a study file can name.
 #[derive(Clone, Copy)]
 pub struct Catalogue {
-    pub arm_kinds: &'static [&'static dyn ArmKind],
-    pub probes: &'static [&'static dyn Probe],
+    pub arm_kinds: &'static [&'static ArmKind],
+    pub probes: &'static [&'static Probe],
 }
 
 pub static CATALOGUE: Catalogue = Catalogue { arm_kinds: ARM_KINDS, probes: PROBES };
 
-pub static ARM_KINDS: &[&dyn ArmKind] = &[
-    &bulk::Bulk,
-    &memory::MemoryKind,
-    &null::NullKind,
-    &program::ProgramKind,
-    &transfer::TransferKind,
-    &worker::WorkerKind,
+pub static ARM_KINDS: &[&ArmKind] = &[
+    &bulk::BULK,
+    &memory::MEMORY,
+    &null::NULL,
+    &program::PROGRAM,
+    &transfer::TRANSFER,
+    &worker::WORKER,
 ];
 
-pub static PROBES: &[&dyn Probe] = &[
-    &probes::alias::AliasProbe,
-    &probes::bulk_memory::BulkMemory,
-    &probes::calls::CallsPerBuffer,
-    &probes::rdtsc_small::RdtscSmall,
-    &probes::splice_returns::SpliceReturns,
-    &probes::vmsplice::Directions,
-    &probes::vmsplice::Limit,
-    &probes::worker_memory::WorkerMemory,
+pub static PROBES: &[&Probe] = &[
+    &probes::alias::ALIAS,
+    &probes::bulk_memory::BULK_MEMORY,
+    &probes::calls::CALLS_PER_BUFFER,
+    &probes::rdtsc_small::RDTSC_SMALL,
+    &probes::splice_returns::SPLICE_RETURNS,
+    &probes::vmsplice::DIRECTIONS,
+    &probes::vmsplice::LIMIT,
+    &probes::worker_memory::WORKER_MEMORY,
 ];
 
 /// Returns the names of the size distributions that the work `memory` supports.
@@ -133,12 +127,12 @@ pub fn size_distributions() -> impl Iterator<Item = &'static str> {
 }
 
 impl Catalogue {
-    pub fn arm_kind(&self, name: &str) -> Option<&'static dyn ArmKind> {
-        self.arm_kinds.iter().copied().find(|kind| kind.name() == name)
+    pub fn arm_kind(&self, name: &str) -> Option<&'static ArmKind> {
+        self.arm_kinds.iter().copied().find(|kind| kind.name == name)
     }
 
-    pub fn probe(&self, name: &str) -> Option<&'static dyn Probe> {
-        self.probes.iter().copied().find(|probe| probe.name() == name)
+    pub fn probe(&self, name: &str) -> Option<&'static Probe> {
+        self.probes.iter().copied().find(|probe| probe.name == name)
     }
 }
 

@@ -22,22 +22,12 @@ use alone::LocalCopy;
 use with::{BulkMethod, BulkParameters};
 
 /// Bulk transfers between two processes, and copies within one process for comparison.
-pub(super) struct Bulk;
+pub(super) static BULK: ArmKind = ArmKind { name: "bulk", parse };
 
-impl ArmKind for Bulk {
-    fn name(&self) -> &'static str {
-        "bulk"
-    }
-
-    fn summary(&self) -> &'static str {
-        "a method between this process and a helper process, or one memcpy for comparison"
-    }
-
-    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {
-        let with = BulkParameters::read(with)?;
-        with.way()?;
-        Ok(Box::new(with))
-    }
+fn parse(with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {
+    let with = BulkParameters::read(with)?;
+    with.way()?;
+    Ok(Box::new(with))
 }
 
 /// Opens the arm. Uses the parsed parameters in `self`, not those of the job.
@@ -70,7 +60,7 @@ pub(super) fn extra_memory(job: &ArmJob<'_>) -> Result<u64, Unfit> {
         Ok(proportional(std::process::id())? + proportional(pair.borrow().far.id())?)
     };
     let before = of_both()?;
-    let mut piece = Bulk.open(job)?;
+    let mut piece = BULK.open(job)?;
     piece.warm_up()?;
     piece.sample(1)?;
     Ok(of_both()?.saturating_sub(before).saturating_sub(2 * between.bytes as u64))

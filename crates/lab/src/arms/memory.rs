@@ -28,7 +28,7 @@ pub use fleet::Distribution;
 pub(super) use operation::copier;
 
 /// Copies in memory with the kernels of `thalweg-kernels`.
-pub struct MemoryKind;
+pub static MEMORY: ArmKind = ArmKind { name: "memory", parse };
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -80,20 +80,10 @@ pub(crate) enum SinkPosition {
 const MOST_OFFSET: usize = 63;
 const MOST_THREADS: usize = 64;
 
-impl ArmKind for MemoryKind {
-    fn name(&self) -> &'static str {
-        "memory"
-    }
-
-    fn summary(&self) -> &'static str {
-        "a copy, fill or read of memory in this process"
-    }
-
-    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {
-        let with: MemoryParameters = parameters("memory", with)?;
-        with.check().map_err(|reason| Unfit::because(format!("memory: {reason}")))?;
-        Ok(Box::new(with))
-    }
+fn parse(with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {
+    let with: MemoryParameters = parameters("memory", with)?;
+    with.check().map_err(|reason| Unfit::because(format!("memory: {reason}")))?;
+    Ok(Box::new(with))
 }
 
 impl Spec for MemoryParameters {

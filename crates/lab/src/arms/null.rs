@@ -9,27 +9,19 @@ use thalweg_measure::{
     schedule::SampleFailure,
 };
 
-pub(super) struct NullKind;
+pub(super) static NULL: ArmKind = ArmKind { name: "null", parse };
+
+struct NullSpec;
 
 /// The number of bytes that an operation pretends to move.
 struct Nothing(u64);
 
-impl ArmKind for NullKind {
-    fn name(&self) -> &'static str {
-        "null"
-    }
-
-    fn summary(&self) -> &'static str {
-        "does nothing, to measure the cost of the harness; no parameters"
-    }
-
-    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {
-        known(with, &[])?;
-        Ok(Box::new(Self))
-    }
+fn parse(with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {
+    known(with, &[])?;
+    Ok(Box::new(NullSpec))
 }
 
-impl Spec for NullKind {
+impl Spec for NullSpec {
     fn open(&self, job: &ArmJob<'_>) -> Result<Box<dyn Arm>, Unfit> {
         Ok(Box::new(Nothing(job.bytes)))
     }

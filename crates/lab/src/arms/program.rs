@@ -19,7 +19,7 @@ use thalweg_measure::{sample::Sample, schedule::SampleFailure, scratch::remove};
 const OURS: &str = "{thalweg}";
 
 /// A command that copies a file.
-pub(super) struct ProgramKind;
+pub(super) static PROGRAM: ArmKind = ArmKind { name: "program", parse };
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -39,26 +39,16 @@ fn scratch() -> String {
     "scratch".to_owned()
 }
 
-impl ArmKind for ProgramKind {
-    fn name(&self) -> &'static str {
-        "program"
-    }
-
-    fn summary(&self) -> &'static str {
-        "a command that creates {sink} from {source}, in a new process for each operation"
-    }
-
-    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {
-        let with: ProgramParameters = parameters(self.name(), with)?;
-        for name in ["{source}", "{sink}"] {
-            if !with.command.iter().skip(1).any(|word| word.contains(name)) {
-                return Err(Unfit::because(format!(
-                    "parameters of program: `command` does not contain {name}"
-                )));
-            }
+fn parse(with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {
+    let with: ProgramParameters = parameters(PROGRAM.name, with)?;
+    for name in ["{source}", "{sink}"] {
+        if !with.command.iter().skip(1).any(|word| word.contains(name)) {
+            return Err(Unfit::because(format!(
+                "parameters of program: `command` does not contain {name}"
+            )));
         }
-        Ok(Box::new(with))
     }
+    Ok(Box::new(with))
 }
 
 impl Spec for ProgramParameters {

@@ -34,40 +34,30 @@ use thalweg_measure::{
 use with::{TransferParameters, TransferSink, TransferSource, touching};
 
 /// A mechanism between two ends.
-pub(super) struct TransferKind;
+pub(super) static TRANSFER: ArmKind = ArmKind { name: "transfer", parse };
 
 /// Bytes moved for warm-up: enough to fill every queue on the way.
 const WARM: u64 = 8 << 20;
 /// Default buffer size of a receiver.
 const RECEIVER_BUFFER: u64 = 64 << 10;
 
-impl ArmKind for TransferKind {
-    fn name(&self) -> &'static str {
-        "transfer"
+fn parse(with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {
+    let with = TransferParameters::read(with)?;
+    let (mechanism, tuning) = with.tuned()?;
+    if with.source == TransferSource::Paced {
+        with.rate()?;
     }
-
-    fn summary(&self) -> &'static str {
-        "one mechanism, without fallback, between two ends; a process reads pipes and sockets"
+    let (from, to) = (with.source.kind(), with.sink.kind());
+    let info = mechanism.info();
+    let pair = info.pair(from, to).copied();
+    let pair = pair.ok_or_else(|| {
+        Unfit::because(format!("{} does not support the pair {from} -> {to}", info.name))
+    })?;
+    if !pair.gives.cover(with.needs.guarantees()) {
+        let text = "shares pages with the source, but the study requires a copy";
+        return Err(Unfit::because(format!("{} {from} -> {to} {text}", info.name)));
     }
-
-    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {
-        let with = TransferParameters::read(with)?;
-        let (mechanism, tuning) = with.tuned()?;
-        if with.source == TransferSource::Paced {
-            with.rate()?;
-        }
-        let (from, to) = (with.source.kind(), with.sink.kind());
-        let info = mechanism.info();
-        let pair = info.pair(from, to).copied();
-        let pair = pair.ok_or_else(|| {
-            Unfit::because(format!("{} does not support the pair {from} -> {to}", info.name))
-        })?;
-        if !pair.gives.cover(with.needs.guarantees()) {
-            let text = "shares pages with the source, but the study requires a copy";
-            return Err(Unfit::because(format!("{} {from} -> {to} {text}", info.name)));
-        }
-        Ok(Box::new(TransferSpec { mechanism, tuning, pair, with }))
-    }
+    Ok(Box::new(TransferSpec { mechanism, tuning, pair, with }))
 }
 
 /// A mechanism with a tuning, between ends that it supports.

@@ -33,7 +33,7 @@ use thalweg_measure::{
     schedule::SampleFailure,
 };
 
-pub struct WorkerKind;
+pub static WORKER: ArmKind = ArmKind { name: "worker", parse };
 
 /// The parameters of an arm (a compared variant).
 #[derive(Clone, Debug, Deserialize)]
@@ -118,18 +118,8 @@ fn patience() -> u32 {
     120
 }
 
-impl ArmKind for WorkerKind {
-    fn name(&self) -> &'static str {
-        "worker"
-    }
-
-    fn summary(&self) -> &'static str {
-        "an external program, a C or Java source or any other, that speaks the worker protocol"
-    }
-
-    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {
-        Ok(Box::new(WorkerParameters::read(with)?))
-    }
+fn parse(with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {
+    Ok(Box::new(WorkerParameters::read(with)?))
 }
 
 impl Spec for WorkerParameters {

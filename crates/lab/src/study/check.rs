@@ -129,7 +129,7 @@ impl StudyFile {
     fn check_arms(&self, catalogue: &Catalogue) -> Result<(), String> {
         for arm in &self.arms {
             let Some(kind) = catalogue.arm_kind(&arm.work) else {
-                let works = catalogue.arm_kinds.iter().map(|work| work.name());
+                let works = catalogue.arm_kinds.iter().map(|work| work.name);
                 let reason = unknown("work", &arm.work, works);
                 return Err(format!("arm {:?}: {reason}", arm.name));
             };
@@ -139,7 +139,7 @@ impl StudyFile {
                 return Err(format!("no cell uses arm {:?}", arm.name));
             }
             for cell in cells {
-                if let Err(unfit) = kind.parse(&cell.parameters(arm)) {
+                if let Err(unfit) = (kind.parse)(&cell.parameters(arm)) {
                     return Err(format!("arm {:?} in cell {:?}: {unfit}", arm.name, cell.name));
                 }
             }
@@ -249,8 +249,8 @@ impl StudyFile {
                 self.check_at(second_at, Some(second_at.load), second, true)
             }
             ClaimCheck::Probe { probe, with, .. } => match catalogue.probe(probe) {
-                Some(known) => known.parse(with).map(|_| ()).map_err(|unfit| unfit.to_string()),
-                None => Err(unknown("probe", probe, catalogue.probes.iter().map(|p| p.name()))),
+                Some(known) => (known.parse)(with).map(|_| ()).map_err(|unfit| unfit.to_string()),
+                None => Err(unknown("probe", probe, catalogue.probes.iter().map(|p| p.name))),
             },
         }
     }

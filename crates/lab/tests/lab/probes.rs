@@ -8,12 +8,12 @@ use thalweg_lab::arms::{ArmJob, PROBES, ProbeFinding};
 fn run(probe: &str, with: &str) -> Result<ProbeFinding, Unfit> {
     let scratch = tempfile::tempdir().unwrap();
     let with: toml::Table = with.parse().unwrap();
-    let probe = PROBES.iter().find(|known| known.name() == probe).unwrap();
+    let probe = PROBES.iter().find(|known| known.name == probe).unwrap();
     let (scratch, program) = (scratch.path(), Path::new("/no/helper/is/needed"));
     let job = ArmJob { arm: "arm", with: &with, bytes: 1, scratch, studies: scratch, program };
     let found = probe.run(&job);
     if let Ok(found) = &found {
-        eprintln!("{}: {:?}: {}", probe.name(), found.numbers, found.text);
+        eprintln!("{}: {:?}: {}", probe.name, found.numbers, found.text);
     }
     found
 }

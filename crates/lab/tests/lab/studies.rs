@@ -158,9 +158,9 @@ fn the_page_about_studies_names_all_that_a_study_may_say() {
     );
     names.extend(KINDS.iter().map(|&kind| kind.to_owned()));
     let with = toml::Table::from_iter([("no-such-key".to_owned(), toml::Value::Integer(1))]);
-    let refusals = CATALOGUE.arm_kinds.iter().map(|kind| (kind.name(), kind.parse(&with).err()));
+    let refusals = CATALOGUE.arm_kinds.iter().map(|kind| (kind.name, (kind.parse)(&with).err()));
     let refusals = refusals
-        .chain(CATALOGUE.probes.iter().map(|probe| (probe.name(), probe.parse(&with).err())));
+        .chain(CATALOGUE.probes.iter().map(|probe| (probe.name, (probe.parse)(&with).err())));
     for (name, refused) in refusals {
         names.push(name.to_owned());
         let reason = refused.unwrap().reason;

@@ -16,7 +16,7 @@ const HELPER: &str = env!("CARGO_BIN_EXE_thalweg-lab-helper");
 
 fn open(work: &str, with: &str, bytes: u64, scratch: &Path) -> Result<Box<dyn Arm>, Unfit> {
     let with: toml::Table = with.parse().unwrap();
-    let work = ARM_KINDS.iter().find(|known| known.name() == work).unwrap();
+    let work = ARM_KINDS.iter().find(|known| known.name == work).unwrap();
     let studies = scratch;
     let program = Path::new(HELPER);
     work.open(&ArmJob { arm: "arm", with: &with, bytes, scratch, studies, program })
@@ -68,8 +68,7 @@ fn every_mechanism_moves_odd_numbers_of_bytes_between_all_ends_it_serves() {
             for bytes in [1, 4097, 1_234_567] {
                 match used("transfer", &with, bytes) {
                     Ok(calls) if serves => {
-                        let uncounted = name.starts_with("mmap");
-                        assert!(calls > 0 || uncounted, "{with}: no calls for {bytes}");
+                        assert!(calls > 0, "{with}: no calls for {bytes}");
                         moved += 1;
                     }
                     Ok(_) => panic!("{with}: it serves no such pair"),
@@ -189,7 +188,7 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
 fn a_helper_that_is_none_is_an_answer() {
     let scratch = tempfile::tempdir().unwrap();
     let with = "mechanism = 'splice'\nsource = 'file'\nsink = 'unix'".parse().unwrap();
-    let work = ARM_KINDS.iter().find(|known| known.name() == "transfer").unwrap();
+    let work = ARM_KINDS.iter().find(|known| known.name == "transfer").unwrap();
     for (program, expected) in [("/no/such/file", "No such file"), ("/bin/false", "ended")] {
         let (program, folder) = (Path::new(program), scratch.path());
         let job =

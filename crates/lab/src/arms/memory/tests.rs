@@ -6,7 +6,7 @@ fn open(with: &toml::Table, bytes: u64) -> Result<Box<dyn Arm>, Unfit> {
     let nowhere = Path::new("/nowhere");
     let job =
         ArmJob { arm: "m", with, bytes, scratch: nowhere, studies: nowhere, program: nowhere };
-    MemoryKind.open(&job)
+    MEMORY.open(&job)
 }
 
 fn table(text: &str) -> toml::Table {

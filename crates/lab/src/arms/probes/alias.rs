@@ -11,7 +11,7 @@ use thalweg_core::{
 
 use crate::arms::{ArmJob, Probe, ProbeFinding, ProbeSpec, parameters};
 
-pub(in crate::arms) struct AliasProbe;
+pub(in crate::arms) static ALIAS: Probe = Probe { name: "alias", parse };
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -42,20 +42,10 @@ enum AliasSink {
     Tcp,
 }
 
-impl Probe for AliasProbe {
-    fn name(&self) -> &'static str {
-        "alias"
-    }
-
-    fn summary(&self) -> &'static str {
-        "1 if a later change of the source shows in the sink, 0 if the bytes were copied"
-    }
-
-    fn parse(&self, with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit> {
-        let with: AliasParameters = parameters("probe alias", with)?;
-        with.mechanism()?;
-        Ok(Box::new(with))
-    }
+fn parse(with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit> {
+    let with: AliasParameters = parameters("probe alias", with)?;
+    with.mechanism()?;
+    Ok(Box::new(with))
 }
 
 impl AliasParameters {

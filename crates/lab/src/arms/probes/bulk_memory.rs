@@ -6,12 +6,12 @@ use serde::Deserialize;
 use thalweg_core::Unfit;
 
 use crate::arms::{
-    ArmJob, ArmKind, Probe, ProbeFinding, ProbeSpec,
-    bulk::{Bulk, extra_memory},
+    ArmJob, Probe, ProbeFinding, ProbeSpec,
+    bulk::{BULK, extra_memory},
     parameters,
 };
 
-pub(in crate::arms) struct BulkMemory;
+pub(in crate::arms) static BULK_MEMORY: Probe = Probe { name: "bulk-memory", parse };
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -20,20 +20,10 @@ struct BulkMemoryParameters {
     way: toml::Table,
 }
 
-impl Probe for BulkMemory {
-    fn name(&self) -> &'static str {
-        "bulk-memory"
-    }
-
-    fn summary(&self) -> &'static str {
-        "memory of a bulk transfer in MiB, without the two data buffers"
-    }
-
-    fn parse(&self, with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit> {
-        let with: BulkMemoryParameters = parameters(self.name(), with)?;
-        Bulk.parse(&with.way)?;
-        Ok(Box::new(with))
-    }
+fn parse(with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit> {
+    let with: BulkMemoryParameters = parameters(BULK_MEMORY.name, with)?;
+    (BULK.parse)(&with.way)?;
+    Ok(Box::new(with))
 }
 
 impl ProbeSpec for BulkMemoryParameters {

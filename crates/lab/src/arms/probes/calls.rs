@@ -14,7 +14,7 @@ use thalweg_measure::arms::{
     transfer::{StreamKind, StreamPeer, end_of, move_exactly},
 };
 
-pub(in crate::arms) struct CallsPerBuffer;
+pub(in crate::arms) static CALLS_PER_BUFFER: Probe = Probe { name: "calls-per-buffer", parse };
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -36,20 +36,10 @@ enum CallsSink {
 /// Number of buffers: so many that one extra call at the end does not look like one call per buffer.
 const BUFFERS: u64 = 64;
 
-impl Probe for CallsPerBuffer {
-    fn name(&self) -> &'static str {
-        "calls-per-buffer"
-    }
-
-    fn summary(&self) -> &'static str {
-        "system calls for each buffer from a file to a socket"
-    }
-
-    fn parse(&self, with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit> {
-        let with: CallsParameters = parameters(self.name(), with)?;
-        with.mechanism_and_total()?;
-        Ok(Box::new(with))
-    }
+fn parse(with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit> {
+    let with: CallsParameters = parameters(CALLS_PER_BUFFER.name, with)?;
+    with.mechanism_and_total()?;
+    Ok(Box::new(with))
 }
 
 impl CallsParameters {

@@ -11,7 +11,7 @@ use crate::arms::{ArmJob, Probe, ProbeFinding, ProbeSpec, memory::copier, parame
 use thalweg_measure::stats::median;
 
 /// The sum of the readings divided by the time of the batch, for each size.
-pub(in crate::arms) struct RdtscSmall;
+pub(in crate::arms) static RDTSC_SMALL: Probe = Probe { name: "rdtsc-small", parse };
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,24 +33,14 @@ const COPIES: u32 = 20_000;
 const ROUNDS: usize = 15;
 const MOST_BYTES: usize = 1 << 20;
 
-impl Probe for RdtscSmall {
-    fn name(&self) -> &'static str {
-        "rdtsc-small"
+fn parse(with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit> {
+    let with: RdtscParameters = parameters(RDTSC_SMALL.name, with)?;
+    if with.sizes.is_empty() || with.sizes.iter().any(|size| !(1..=MOST_BYTES).contains(size)) {
+        return Err(refuse(&format!(
+            "sizes: expected at least one size from 1 to {MOST_BYTES} bytes"
+        )));
     }
-
-    fn summary(&self) -> &'static str {
-        "sum of the time-stamp counter around each small copy, relative to the time of all copies"
-    }
-
-    fn parse(&self, with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit> {
-        let with: RdtscParameters = parameters(self.name(), with)?;
-        if with.sizes.is_empty() || with.sizes.iter().any(|size| !(1..=MOST_BYTES).contains(size)) {
-            return Err(refuse(&format!(
-                "sizes: expected at least one size from 1 to {MOST_BYTES} bytes"
-            )));
-        }
-        Ok(Box::new(with))
-    }
+    Ok(Box::new(with))
 }
 
 fn refuse(reason: &str) -> Unfit {
@@ -98,7 +88,7 @@ mod tests {
 
     fn run(text: &str) -> Result<ProbeFinding, Unfit> {
         let (with, nowhere) = (text.parse().unwrap(), Path::new("/nowhere"));
-        RdtscSmall.run(&ArmJob {
+        RDTSC_SMALL.run(&ArmJob {
             arm: "r",
             with: &with,
             bytes: 0,

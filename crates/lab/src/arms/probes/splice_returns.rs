@@ -13,7 +13,7 @@ use thalweg_sys::{
 use crate::arms::{ArmJob, Probe, ProbeFinding, ProbeSpec, parameters};
 use thalweg_measure::arms::content;
 
-pub(in crate::arms) struct SpliceReturns;
+pub(in crate::arms) static SPLICE_RETURNS: Probe = Probe { name: "splice-returns", parse };
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -48,24 +48,14 @@ const CALLS: usize = 64;
 
 type Histogram = BTreeMap<usize, usize>;
 
-impl Probe for SpliceReturns {
-    fn name(&self) -> &'static str {
-        "splice-returns"
+fn parse(with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit> {
+    let with: SpliceParameters = parameters(SPLICE_RETURNS.name, with)?;
+    if !(1..=2).contains(&with.threads) || with.pipes.is_empty() {
+        return Err(Unfit::because(
+            "probe splice-returns: threads must be 1 or 2; pipes must be a list of sizes",
+        ));
     }
-
-    fn summary(&self) -> &'static str {
-        "the distinct numbers of bytes that splice calls moved, for each capacity of the pipe"
-    }
-
-    fn parse(&self, with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit> {
-        let with: SpliceParameters = parameters(self.name(), with)?;
-        if !(1..=2).contains(&with.threads) || with.pipes.is_empty() {
-            return Err(Unfit::because(
-                "probe splice-returns: threads must be 1 or 2; pipes must be a list of sizes",
-            ));
-        }
-        Ok(Box::new(with))
-    }
+    Ok(Box::new(with))
 }
 
 impl ProbeSpec for SpliceParameters {

@@ -11,9 +11,12 @@ use thalweg_sys::{
 
 use crate::arms::{ArmJob, Probe, ProbeFinding, ProbeSpec, known, parameters};
 
-pub(in crate::arms) struct Limit;
+pub(in crate::arms) static LIMIT: Probe = Probe { name: "vmsplice-limit", parse: limit };
 
-pub(in crate::arms) struct Directions;
+pub(in crate::arms) static DIRECTIONS: Probe =
+    Probe { name: "vmsplice-directions", parse: directions };
+
+struct Directions;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -32,24 +35,14 @@ fn usual() -> Vec<Size> {
     vec![Size(0), Size(1 << 20)]
 }
 
-impl Probe for Limit {
-    fn name(&self) -> &'static str {
-        "vmsplice-limit"
+fn limit(with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit> {
+    let with: LimitWith = parameters(LIMIT.name, with)?;
+    if !(1..=1 << 30).contains(&with.bytes.0) || with.pipes.is_empty() {
+        return Err(Unfit::because(
+            "probe vmsplice-limit: bytes must be from 1 byte up to 1 GiB; pipes must be a list of sizes",
+        ));
     }
-
-    fn summary(&self) -> &'static str {
-        "bytes that one vmsplice call accepts, for each capacity of the pipe"
-    }
-
-    fn parse(&self, with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit> {
-        let with: LimitWith = parameters(self.name(), with)?;
-        if !(1..=1 << 30).contains(&with.bytes.0) || with.pipes.is_empty() {
-            return Err(Unfit::because(
-                "probe vmsplice-limit: bytes must be from 1 byte up to 1 GiB; pipes must be a list of sizes",
-            ));
-        }
-        Ok(Box::new(with))
-    }
+    Ok(Box::new(with))
 }
 
 impl ProbeSpec for LimitWith {
@@ -76,19 +69,9 @@ impl ProbeSpec for LimitWith {
 
 const SOME: usize = 4096;
 
-impl Probe for Directions {
-    fn name(&self) -> &'static str {
-        "vmsplice-directions"
-    }
-
-    fn summary(&self) -> &'static str {
-        "memory to pipe, then pipe to memory: 1 if a later change of the source shows, else 0"
-    }
-
-    fn parse(&self, with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit> {
-        known(with, &[])?;
-        Ok(Box::new(Self))
-    }
+fn directions(with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit> {
+    known(with, &[])?;
+    Ok(Box::new(Directions))
 }
 
 impl ProbeSpec for Directions {

@@ -5,12 +5,12 @@ use serde::Deserialize;
 use thalweg_core::Unfit;
 
 use crate::arms::{
-    Arm, ArmJob, ArmKind, Probe, ProbeFinding, ProbeSpec, parameters,
-    worker::{RunningWorker, WorkerKind},
+    Arm, ArmJob, Probe, ProbeFinding, ProbeSpec, parameters,
+    worker::{RunningWorker, WORKER},
 };
 
 /// The memory of one worker divided by that of another.
-pub(in crate::arms) struct WorkerMemory;
+pub(in crate::arms) static WORKER_MEMORY: Probe = Probe { name: "worker-memory", parse };
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -21,21 +21,11 @@ struct WorkerMemoryParameters {
     second: toml::Table,
 }
 
-impl Probe for WorkerMemory {
-    fn name(&self) -> &'static str {
-        "worker-memory"
-    }
-
-    fn summary(&self) -> &'static str {
-        "memory of all processes of one worker, relative to another worker"
-    }
-
-    fn parse(&self, with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit> {
-        let with: WorkerMemoryParameters = parameters(self.name(), with)?;
-        WorkerKind.parse(&with.first)?;
-        WorkerKind.parse(&with.second)?;
-        Ok(Box::new(with))
-    }
+fn parse(with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit> {
+    let with: WorkerMemoryParameters = parameters(WORKER_MEMORY.name, with)?;
+    (WORKER.parse)(&with.first)?;
+    (WORKER.parse)(&with.second)?;
+    Ok(Box::new(with))
 }
 
 impl ProbeSpec for WorkerMemoryParameters {
@@ -86,7 +76,7 @@ mod tests {
             studies: &studies,
             program: Path::new("thalweg"),
         };
-        let found = WorkerMemory.run(&job);
+        let found = WORKER_MEMORY.run(&job);
         let found = match found {
             Ok(found) => found,
             Err(unfit) if unfit.reason.contains("C compiler") => {
@@ -98,6 +88,6 @@ mod tests {
         assert!(found.numbers[0] > 0.6 && found.numbers[0] < 0.75, "{found:?}");
         assert!(found.text.contains("16.0 MiB of data"), "{}", found.text);
         let wrong = toml::toml! { bytes = 1 };
-        assert!(WorkerMemory.run(&ArmJob { with: &wrong, ..job }).is_err());
+        assert!(WORKER_MEMORY.run(&ArmJob { with: &wrong, ..job }).is_err());
     }
 }

@@ -11,7 +11,7 @@ fn a_program_that_was_wrong_only_while_it_was_timed_is_found() {
     let (scratch, nowhere) = (folder.path(), Path::new("/nowhere"));
     let job =
         ArmJob { arm: "p", with: &with, bytes: 5000, scratch, studies: nowhere, program: nowhere };
-    let mut arm = ProgramKind.open(&job).unwrap();
+    let mut arm = PROGRAM.open(&job).unwrap();
     arm.warm_up().unwrap();
     let Err(SampleFailure::Unfit(wrong)) = arm.sample(1) else { panic!("a wrong copy counts") };
     assert!(wrong.reason.starts_with("sh: "), "{}", wrong.reason);

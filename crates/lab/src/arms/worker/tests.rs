@@ -8,7 +8,7 @@ fn studies() -> PathBuf {
 
 fn open(with: &toml::Table, bytes: u64, scratch: &Path) -> Result<Box<dyn Arm>, Unfit> {
     let (studies, program) = (studies(), Path::new("/nowhere"));
-    WorkerKind.open(&ArmJob { arm: "w", with, bytes, scratch, studies: &studies, program })
+    WORKER.open(&ArmJob { arm: "w", with, bytes, scratch, studies: &studies, program })
 }
 
 fn reason<T>(result: Result<T, Unfit>) -> String {
@@ -295,11 +295,11 @@ fn a_program_of_ours_lies_beside_our_binary_or_is_said_to_be_built_how() {
     let (with, studies) = (program("program = 'thalweg-ring'"), studies());
     let scratch = scratch.path();
     let job = ArmJob { arm: "w", with: &with, bytes: 1, scratch, studies: &studies, program: &own };
-    let words = reason(WorkerKind.open(&job));
+    let words = reason(WORKER.open(&job));
     assert!(words.contains("thalweg-ring does not exist: `make build`"), "{words}");
     assert!(words.contains("cargo build --package thalweg-ring"), "{words}");
     fs::rename(folder.path().join("worker.sh"), folder.path().join("thalweg-ring")).unwrap();
-    WorkerKind.open(&job).unwrap().warm_up().unwrap();
+    WORKER.open(&job).unwrap().warm_up().unwrap();
 }
 
 #[test]

@@ -15,49 +15,28 @@ use thalweg_measure::{
 };
 
 /// The works that only tests use, and the works of `thalweg study` that tests also need.
-pub static PLANTED: Catalogue = Catalogue {
-    arm_kinds: &[&ProductKind("null"), &ProductKind("worker"), &ProductKind("bulk"), &Copy],
-    probes: &[&AnswerProbe],
-};
+pub static PLANTED: Catalogue =
+    Catalogue { arm_kinds: &[&NULL, &WORKER, &BULK, &COPY], probes: &[&ANSWER] };
 
-/// A work of `thalweg study`, by name.
-struct ProductKind(&'static str);
+static NULL: ArmKind = ArmKind { name: "null", parse: |with| product("null", with) };
+static WORKER: ArmKind = ArmKind { name: "worker", parse: |with| product("worker", with) };
+static BULK: ArmKind = ArmKind { name: "bulk", parse: |with| product("bulk", with) };
 
-impl ArmKind for ProductKind {
-    fn name(&self) -> &'static str {
-        self.0
-    }
-
-    fn summary(&self) -> &'static str {
-        "the product's own"
-    }
-
-    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {
-        let own =
-            CATALOGUE.arm_kind(self.0).ok_or_else(|| Unfit::because("it has no such work"))?;
-        own.parse(with)
-    }
+fn product(name: &str, with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {
+    let own = CATALOGUE.arm_kind(name).ok_or_else(|| Unfit::because("it has no such work"))?;
+    (own.parse)(with)
 }
 
 /// A copy in memory. `fault` plants a fault: `byte`, `cold`, `forks`, `fails`, `absent`, `dies`, or `breaks`
 /// (guarantees a copy, but shares pages). `spawns` and `shares` are not faults; `shares` has weaker guarantees.
-struct Copy;
-
-impl ArmKind for Copy {
-    fn name(&self) -> &'static str {
-        "copy"
-    }
-
-    fn summary(&self) -> &'static str {
-        "copies in memory"
-    }
-
-    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {
+static COPY: ArmKind = ArmKind {
+    name: "copy",
+    parse: |with| {
         known(with, &["fault"])?;
         let fault = with.get("fault").and_then(toml::Value::as_str).unwrap_or_default();
         Ok(Box::new(PlantedFault(fault.to_owned())))
-    }
-}
+    },
+};
 
 struct PlantedFault(String);
 
@@ -146,21 +125,8 @@ fn waiting(forked: bool) -> Child {
 }
 
 /// A probe that returns the configured `numbers`, or fails with the configured reason.
-struct AnswerProbe;
-
-impl Probe for AnswerProbe {
-    fn name(&self) -> &'static str {
-        "answer"
-    }
-
-    fn summary(&self) -> &'static str {
-        "returns the configured answer"
-    }
-
-    fn parse(&self, with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit> {
-        Ok(Box::new(FixedFinding(with.clone())))
-    }
-}
+static ANSWER: Probe =
+    Probe { name: "answer", parse: |with| Ok(Box::new(FixedFinding(with.clone()))) };
 
 struct FixedFinding(toml::Table);
 

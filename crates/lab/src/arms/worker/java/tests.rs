@@ -1,5 +1,5 @@
 use super::*;
-use crate::arms::{Arm, ArmKind, tests::skip, worker::WorkerKind};
+use crate::arms::{Arm, tests::skip, worker::WORKER};
 use thalweg_core::Unfit;
 use thalweg_measure::schedule::SampleFailure;
 use thalweg_testing::Sample;
@@ -7,7 +7,7 @@ use thalweg_testing::Sample;
 fn open(text: &str, bytes: u64, scratch: &Path) -> Result<Box<dyn Arm>, Unfit> {
     let studies = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies");
     let (with, program) = (text.parse().unwrap(), Path::new("/nowhere"));
-    WorkerKind.open(&ArmJob { arm: "w", with: &with, bytes, scratch, studies: &studies, program })
+    WORKER.open(&ArmJob { arm: "w", with: &with, bytes, scratch, studies: &studies, program })
 }
 
 /// Returns `None` if the JDK is missing; the test then counts as skipped.
