@@ -113,6 +113,9 @@ impl EndKeys {
     }
 }
 
+/// An arm that has moved bytes correctly once, and the memory that it used.
+pub(super) type TriedArm<'p> = Result<(SampledArm<'p>, Option<u64>), SampleFailure>;
+
 /// The ends between which the arms (compared variants) of a session take turns.
 pub(super) trait Arena {
     /// Sets the number of bytes per transfer.
@@ -126,11 +129,8 @@ pub(super) trait Arena {
     /// Returns `true` if this number of mechanisms can transfer this number of bytes here.
     fn has_room(&self, size: u64, ways: usize) -> bool;
 
-    /// Performs one transfer and verifies the result. Returns the arm and the memory that it used.
-    fn try_out<'p>(
-        &'p self,
-        way: &TunedMethod,
-    ) -> Result<(SampledArm<'p>, Option<u64>), SampleFailure>;
+    /// Performs one transfer and verifies the result.
+    fn try_out<'p>(&'p self, way: &TunedMethod) -> TriedArm<'p>;
 
     /// Returns `true` if a mechanism may finish without moving bytes, so that it needs more transfers to fill a
     /// sample.

@@ -18,7 +18,7 @@ use super::{
         pair::{EndKind, EndPair, MemoryOwner},
         table::AskedMethod,
     },
-    Arena, OpenedContest, PairContest, octaves, tunings,
+    Arena, OpenedContest, PairContest, TriedArm, octaves, tunings,
 };
 use crate::{
     StopCheck,
@@ -197,10 +197,7 @@ impl Arena for Processes {
 
     /// Opens an arm between the two processes and verifies the bytes that arrive. Also checks whether later changes
     /// of the source show in the destination.
-    fn try_out<'p>(
-        &'p self,
-        way: &TunedMethod,
-    ) -> Result<(SampledArm<'p>, Option<u64>), SampleFailure> {
+    fn try_out<'p>(&'p self, way: &TunedMethod) -> TriedArm<'p> {
         let mechanism = bulk::by_name(&way.name);
         let mechanism =
             mechanism.ok_or_else(|| Unfit::because(format!("unknown mechanism {way}")))?;

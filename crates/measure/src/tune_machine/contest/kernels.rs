@@ -17,7 +17,7 @@ use super::{
         pair::{EndKind, EndPair},
         table::AskedMethod,
     },
-    Arena, OpenedContest, PairContest, octaves,
+    Arena, OpenedContest, PairContest, TriedArm, octaves,
 };
 use crate::{
     StopCheck,
@@ -244,10 +244,7 @@ impl Arena for InMemory {
         memory_available().is_none_or(|available| size.saturating_mul(2) <= available)
     }
 
-    fn try_out<'p>(
-        &'p self,
-        way: &TunedMethod,
-    ) -> Result<(SampledArm<'p>, Option<u64>), SampleFailure> {
+    fn try_out<'p>(&'p self, way: &TunedMethod) -> TriedArm<'p> {
         let kernel = (self.ready)(&way.name);
         let kernel =
             kernel.ok_or_else(|| Unfit::because(format!("{way} is not available here")))?;

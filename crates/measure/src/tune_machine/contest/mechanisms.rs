@@ -16,7 +16,7 @@ use super::{
         pair::{EndKind, EndPair},
         table::{AskedMethod, facts_between, verdict_on},
     },
-    Arena, OpenedContest, PairContest, octaves, tunings,
+    Arena, OpenedContest, PairContest, TriedArm, octaves, tunings,
 };
 use crate::{
     StopCheck,
@@ -208,10 +208,7 @@ impl Arena for Between<'_> {
         size.saturating_mul(2) <= self.0.borrow_mut().room()
     }
 
-    fn try_out<'p>(
-        &'p self,
-        way: &TunedMethod,
-    ) -> Result<(SampledArm<'p>, Option<u64>), SampleFailure> {
+    fn try_out<'p>(&'p self, way: &TunedMethod) -> TriedArm<'p> {
         let unknown = || Unfit::because(format!("{way} is not available here"));
         let mechanism = by_name(&way.name).ok_or_else(unknown)?;
         let arm = WholeArm { place: &self.0, mechanism, tuning: way.tuning.clone() };
