@@ -38,15 +38,6 @@ impl Joint {
         Region::of_file(&fd, len, Sharing::Write).map(Self)
     }
 
-    /// Wraps memory that cannot shrink. Panics unless the mapping is writable and at least one page long.
-    pub fn over(region: Region) -> Self {
-        assert!(
-            region.is_writable() && region.len() >= PAGE,
-            "the mapping is shorter than a page or read-only"
-        );
-        Self(region)
-    }
-
     /// Returns the address of the first byte.
     pub fn as_ptr(&self) -> *mut u8 {
         self.0.as_ptr()

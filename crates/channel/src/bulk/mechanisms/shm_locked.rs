@@ -5,10 +5,9 @@
 //! The lock is robust: if its owner dies, the other side takes it over. The lock contains no pointers, so a hostile
 //! peer can corrupt the bytes but not this process.
 
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::AsFd;
 use std::sync::atomic::Ordering;
 use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, Unit};
-use thalweg_sys::region::{Region, Segment};
 
 use crate::bulk::control::{BulkControl, Note, ReceivedControl, Say};
 use crate::bulk::control_message::{ControlKind, ControlMessage};
@@ -26,7 +25,7 @@ pub struct ShmLocked;
 static INFO: Info = Info {
     name: "shm-locked",
     summary: "copy into shared memory and out of it under one lock",
-    calls: &["memfd_create", "shmget", "shmat", "futex"],
+    calls: &["memfd_create", "futex"],
     pairs: BETWEEN_PROCESSES,
     knobs: &[
         Knob {
@@ -34,12 +33,6 @@ static INFO: Info = Info {
             summary: "bytes copied per turn, 0 for the whole buffer",
             unit: Unit::Bytes,
             values: &[0, 256 << 10, 16 << 20],
-        },
-        Knob {
-            name: "sysv",
-            summary: "1 to use a System V segment instead of a memfd",
-            unit: Unit::Count,
-            values: &[0, 1],
         },
         Knob {
             name: "fresh",
@@ -67,14 +60,12 @@ struct ShmState {
 
 struct ShmSender {
     chunk: Option<usize>,
-    sysv: bool,
     fresh: bool,
     shared: Option<ShmState>,
 }
 
 struct ShmReceiver {
     chunk: Option<usize>,
-    sysv: bool,
     shared: Option<ShmState>,
 }
 
@@ -90,46 +81,16 @@ impl Mechanism for ShmLocked {
     fn offer(&self, tuning: &Tuning, ends: &TransferEnds) -> OfferResult {
         ends.shares.clone()?;
         let chunk = INFO.length(tuning, "chunk");
-        let (sysv, fresh) = (has_segment(tuning, ends)?, INFO.knob(tuning, "fresh") > 0);
-        drop(made(sysv, PAGE)?);
-        let sender = ShmSender { chunk, sysv, fresh, shared: None };
+        self.probe()?;
+        let sender = ShmSender { chunk, fresh: INFO.knob(tuning, "fresh") > 0, shared: None };
         Ok((Box::new(sender), Parcel::default()))
     }
 
     fn accept(&self, tuning: &Tuning, _: Parcel, ends: &TransferEnds) -> AcceptResult {
         ends.shares.clone()?;
-        let (chunk, sysv) = (INFO.length(tuning, "chunk"), has_segment(tuning, ends)?);
-        let receiver = ShmReceiver { chunk, sysv, shared: None };
+        let receiver = ShmReceiver { chunk: INFO.length(tuning, "chunk"), shared: None };
         Ok((Box::new(receiver), Parcel::default()))
     }
-}
-
-/// Returns `true` if System V segments are requested. They require trust, because the peer could send the id of any
-/// segment, and this process writes to words at the start of the segment.
-fn has_segment(tuning: &Tuning, ends: &TransferEnds) -> Result<bool, Unfit> {
-    let wanted = INFO.knob(tuning, "sysv") > 0;
-    if wanted { ends.trusted.clone().map(|()| true) } else { Ok(false) }
-}
-
-/// The object through which the other side maps the memory.
-enum ShmHandle {
-    File(OwnedFd),
-    Segment(Segment),
-}
-
-fn made(sysv: bool, len: usize) -> Result<(Joint, ShmHandle), Unfit> {
-    if !sysv {
-        let made = Joint::create(len).map_err(|failed| unfit(failed.call, failed.errno));
-        return made.map(|(page, fd)| (page, ShmHandle::File(fd)));
-    }
-    let segment = Segment::create(len).map_err(|errno| unfit("shmget", errno))?;
-    let region = Region::of_segment(segment, len);
-    // Remove the segment at once, so that a killed process leaves none behind. The segment exists until the last
-    // process detaches, and Linux still lets other processes attach by its id (shmctl(2)).
-    let removed = segment.remove();
-    let region = region.map_err(|errno| unfit("shmat", errno))?;
-    removed.map_err(|errno| unfit("shmctl", errno))?;
-    Ok((Joint::over(region), ShmHandle::Segment(segment)))
 }
 
 impl ShmState {
@@ -181,15 +142,11 @@ impl ShmSender {
         let len = PAGE.checked_add(room).ok_or_else(|| {
             WaitStop::Refused(Unfit::because("the buffer is larger than the address space"))
         })?;
-        let (page, handle) = made(self.sysv, len).map_err(WaitStop::Refused)?;
+        let made = Joint::create(len);
+        let (page, fd) = made.map_err(|failed| WaitStop::refused(failed.call, failed.errno))?;
         page.u32(TURN).store(SENDER, Ordering::Release);
-        let packet = ControlMessage::new(ControlKind::Memory);
-        match &handle {
-            ShmHandle::File(fd) => control.send(&packet.words(&[len as u64]), &[fd.as_fd()])?,
-            ShmHandle::Segment(segment) => {
-                control.send(&packet.words(&[len as u64, 1, segment.id() as u64]), &[])?;
-            }
-        }
+        let packet = ControlMessage::new(ControlKind::Memory).words(&[len as u64]);
+        control.send(&packet, &[fd.as_fd()])?;
         Ok((ShmState { page, room }, true))
     }
 }
@@ -211,7 +168,7 @@ impl Outgoing for ShmSender {
 }
 
 impl ShmReceiver {
-    fn learn(&self, control: &mut BulkControl) -> Result<ShmState, WaitStop> {
+    fn learn(control: &mut BulkControl) -> Result<ShmState, WaitStop> {
         let ReceivedControl { message, mut fds } = control.message()?;
         let len = usize::try_from(message.word(0)).unwrap_or(0);
         if message.kind != ControlKind::Memory || len <= PAGE {
@@ -219,15 +176,9 @@ impl ShmReceiver {
                 "the peer announced memory but sent no description of it",
             ));
         }
-        let page = if self.sysv {
-            let segment = Segment::of_id(message.word(2) as i32);
-            let region = Region::of_segment(segment, len);
-            region.map(Joint::over).map_err(|errno| WaitStop::refused("shmat", errno))?
-        } else {
-            let fd =
-                fds.pop().ok_or_else(|| WaitStop::corrupt("the peer passed no file descriptor"))?;
-            Joint::adopt(fd, len).map_err(|errno| WaitStop::refused("mmap", errno))?
-        };
+        let fd =
+            fds.pop().ok_or_else(|| WaitStop::corrupt("the peer passed no file descriptor"))?;
+        let page = Joint::adopt(fd, len).map_err(|errno| WaitStop::refused("mmap", errno))?;
         Ok(ShmState { page, room: len - PAGE })
     }
 }
@@ -236,7 +187,7 @@ impl Incoming for ShmReceiver {
     fn receive(&mut self, begin: Note, into: &mut [u8], control: &mut BulkControl) -> Delivery {
         if begin.words[1] != 0 || self.shared.is_none() {
             self.shared = None;
-            self.shared = Some(self.learn(control)?);
+            self.shared = Some(Self::learn(control)?);
         }
         let chunk = self.chunk.unwrap_or(into.len());
         let shared = self.shared.as_ref().filter(|shared| shared.room >= chunk.min(into.len()));
