@@ -149,7 +149,7 @@ exported! {
         options: *const TwTransferOptions,
         report: *mut TwReport,
     ) {
-        CopyAccount::NOTHING.write(report);
+        TwReport::NOTHING.write(report);
         let wishes = Wishes::of(options)?;
         let mut transfer = job(source, sink, length, wishes.needs)?;
         let profile = wishes.profile.as_deref();
@@ -162,18 +162,12 @@ exported! {
         };
         let outcome = Driver { limit: wishes.limit }.run(&mut transfer, &plan, &mut watch);
         let done = &outcome.report;
-        let account = CopyAccount {
-            bytes: done.bytes,
-            lost: done.lost,
-            wall: done.wall,
-            cpu: done.cpu,
-            steps_down: done.steps_down.len(),
-            mechanism: done.main().map_or("", |share| share.mechanism),
-        };
-        account.write(report);
+        let name = done.main().map(|share| share.mechanism);
+        let counts = TwReport::of(done.wall, done.cpu, done.steps_down.len(), name);
+        TwReport { bytes: done.bytes, lost: done.lost, ..counts }.write(report);
         match outcome.error {
             Some(error) => Err(CallFailure::of_call(TwStatus::Partial, &error)),
-            None if outcome.stopped => Err(stopped(account.bytes)),
+            None if outcome.stopped => Err(stopped(done.bytes)),
             None => Ok(()),
         }
     }
@@ -205,7 +199,7 @@ exported! {
         options: *const TwTransferOptions,
         report: *mut TwReport,
     ) {
-        CopyAccount::NOTHING.write(report);
+        TwReport::NOTHING.write(report);
         let wishes = Wishes::of(options)?;
         let source = text::path(source, "source")?;
         let destination = text::path(destination, "destination")?;
@@ -222,15 +216,11 @@ exported! {
         };
         let done = thalweg_tree::copy(&[source], &destination, &options, &listener);
         let done = done.map_err(|error| of_tree(&error, TwStatus::System))?;
-        let account = CopyAccount {
-            bytes: done.bytes,
-            lost: 0,
-            wall: Duration::from_secs_f64(done.seconds.max(0.0)),
-            cpu: Duration::from_secs_f64(done.cpu_seconds.max(0.0)),
-            steps_down: done.steps_down.len(),
-            mechanism: done.shares.first().map_or("", |share| share.mechanism),
-        };
-        account.write(report);
+        let time = |seconds: f64| Duration::from_secs_f64(seconds.max(0.0));
+        let (wall, cpu) = (time(done.seconds), time(done.cpu_seconds));
+        let name = done.shares.first().map(|share| share.mechanism);
+        let counts = TwReport::of(wall, cpu, done.steps_down.len(), name);
+        TwReport { bytes: done.bytes, ..counts }.write(report);
         ended(&done)
     }
 }
@@ -295,48 +285,29 @@ impl Events for ProgressListener {
     }
 }
 
-/// The contents of a `tw_report`, before the conversion for C.
-struct CopyAccount {
-    bytes: u64,
-    lost: u64,
-    wall: Duration,
-    cpu: Duration,
-    steps_down: usize,
-    mechanism: &'static str,
-}
-
-impl CopyAccount {
+impl TwReport {
     /// The report of a call that fails before it moves any bytes. It is written first, because C may not have
     /// initialised its report.
-    const NOTHING: Self = Self {
-        bytes: 0,
-        lost: 0,
-        wall: Duration::ZERO,
-        cpu: Duration::ZERO,
-        steps_down: 0,
-        mechanism: "",
-    };
+    const NOTHING: Self =
+        Self { bytes: 0, lost: 0, wall_ns: 0, cpu_ns: 0, steps_down: 0, mechanism: [0; NAME] };
+
+    fn of(wall: Duration, cpu: Duration, steps_down: usize, mechanism: Option<&str>) -> Self {
+        let mut name = [0; NAME];
+        for (to, from) in name.iter_mut().take(NAME - 1).zip(mechanism.unwrap_or("").bytes()) {
+            *to = from as c_char;
+        }
+        let (wall_ns, cpu_ns) = (wall.as_nanos() as u64, cpu.as_nanos() as u64);
+        let steps_down = steps_down as u32;
+        Self { wall_ns, cpu_ns, steps_down, mechanism: name, ..Self::NOTHING }
+    }
 
     /// # Safety
     /// `report` must be null or writable.
-    unsafe fn write(&self, report: *mut TwReport) {
-        if report.is_null() {
-            return;
+    unsafe fn write(self, report: *mut Self) {
+        if !report.is_null() {
+            // SAFETY: Not null; the caller guarantees the rest.
+            unsafe { report.write(self) };
         }
-        let mut mechanism = [0; NAME];
-        for (to, from) in mechanism.iter_mut().take(NAME - 1).zip(self.mechanism.bytes()) {
-            *to = from as c_char;
-        }
-        let filled = TwReport {
-            bytes: self.bytes,
-            lost: self.lost,
-            wall_ns: self.wall.as_nanos() as u64,
-            cpu_ns: self.cpu.as_nanos() as u64,
-            steps_down: self.steps_down as u32,
-            mechanism,
-        };
-        // SAFETY: Not null; the caller guarantees the rest.
-        unsafe { report.write(filled) };
     }
 }
 
