@@ -46,11 +46,6 @@ impl Spread {
         let at = |share| quantile(values, share);
         Some(Self { lower: at(0.25)?, median: at(0.5)?, upper: at(0.75)? })
     }
-
-    /// Returns the interquartile range as a share of the median; 0 if the median is 0.
-    pub fn relative(&self) -> f64 {
-        if self.median == 0.0 { 0.0 } else { (self.upper - self.lower) / self.median }
-    }
 }
 
 #[cfg(test)]
@@ -62,7 +57,6 @@ mod tests {
     fn quartiles_of_five_are_the_second_and_the_fourth() {
         let spread = Spread::of(&[5.0, 1.0, 4.0, 2.0, 3.0]).unwrap();
         assert_eq!(spread, Spread { lower: 2.0, median: 3.0, upper: 4.0 });
-        assert!((spread.relative() - 2.0 / 3.0).abs() < 1e-12);
         assert_eq!(median(&[]), None);
         assert_eq!(median(&[1.0, 3.0]), Some(2.0));
     }

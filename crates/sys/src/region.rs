@@ -157,11 +157,6 @@ impl Region {
         })
     }
 
-    /// Asks for transparent huge pages (MADV_HUGEPAGE). EINVAL if the kernel has none.
-    pub fn advise_huge(&self) -> Result<(), Errno> {
-        self.advise(Advice::LinuxHugepage)
-    }
-
     fn advise(&self, advice: Advice) -> Result<(), Errno> {
         let whole = self.len.next_multiple_of(page_size());
         // SAFETY: base is page-aligned and its pages up to `whole` are mapped; no advice used
