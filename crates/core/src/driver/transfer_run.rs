@@ -306,10 +306,8 @@ impl<'a> TransferRun<'a> {
             }
             Err(error) => {
                 self.report.moved(error.moved);
-                // Bytes in flight usually wait for the sink. After tee, they are already in the sink and must only be
-                // removed from the source, so the call waits for the source.
-                let side = if error.side == Side::Source { Side::Source } else { Side::Sink };
-                let pause = self.pause(&Error { side, ..error });
+                // Bytes in flight wait for the sink.
+                let pause = self.pause(&Error { side: Side::Sink, ..error });
                 if pause.is_some() {
                     self.state = EngineState::Draining(mover, reason);
                     return pause;
