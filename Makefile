@@ -76,7 +76,7 @@ test: start-skips setup ## install missing packages (Debian, as root), lint, run
 	@# The wheel is built here too, so that nothing that tests use is compiled while they run.
 	@tests/setup/python environment & status=0; $(CARGO) test --locked --no-run $(TESTS) $(FEATURES) || status=$$?; wait; \
 	((status)) || THALWEG_PROGRAM=$$CARGO_TARGET_DIR/debug/thalweg tests/setup/python build || status=$$?; exit $$status
-	@# clippy and the tests in Java and Python run beside the tests in Rust, which mostly wait. The wheel contains the same
+	@# The tests in Java and Python and clippy run beside the tests in Rust, which mostly wait. The wheel contains the same
 	@# command as the tests in Rust use, and the Java module the same C library.
 	@# The tests in Java use the first JIT compiler only, because the second one takes longer than the tests. The audit suite `whole`
 	@# uses both.
@@ -86,7 +86,7 @@ test: start-skips setup ## install missing packages (Debian, as root), lint, run
 	THALWEG_PROGRAM=$$CARGO_TARGET_DIR/debug/thalweg THALWEG_ARCHIVE=$$(tests/setup/tested-archive) \
 	tests/setup/with-filesystems tests/setup/run "java=tests/setup/java verify '-Dtest.jvm=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC'" \
 		"python=env THALWEG_WHEEL_BUILT=1 tests/setup/python test" "lint=tests/setup/lint" \
-		"clippy=env CARGO_BUILD_JOBS=1 $(MAKE) --silent clippy" -- \
+		"clippy=nice -n 19 $(MAKE) --silent clippy" -- \
 		--locked $(TESTS) $(FEATURES) || status=$$?; \
 	tests/setup/skips summary; exit $$status
 

@@ -1,4 +1,4 @@
-//! An entry whose attributes are read or set, through a descriptor or by its name.
+//! Reads and sets the attributes of an entry, through a descriptor or by its name.
 
 use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, Timestamps, Uid, XattrFlags};
 use std::{

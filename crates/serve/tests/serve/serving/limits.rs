@@ -175,7 +175,7 @@ fn listings_without_a_reader_are_truncated_before_memory_is_used_up() {
             File::create(x.with_file_name(format!("{long}{number}"))).unwrap();
         }
     }
-    let unread: Vec<Client> = (0..24)
+    let unread: Vec<Client> = (0..40)
         .map(|number| {
             let mut client = place.connect();
             // The answers together are larger than the socket buffers of a connection. The number of short answers

@@ -79,7 +79,7 @@ public final class Consumer implements AutoCloseable {
     }
 
     private static Consumer connect(Path path, Options options, Deadline deadline) throws IOException {
-        return new Consumer(Handshake.accept(Link.connect(path, deadline), options, deadline), options);
+        return new Consumer(Handshake.accept(Link.connect(path, deadline), options, () -> deadline), options);
     }
 
     /**

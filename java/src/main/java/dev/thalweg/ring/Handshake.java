@@ -2,13 +2,15 @@ package dev.thalweg.ring;
 
 import java.io.IOException;
 import java.security.SecureRandom;
+import java.util.function.Supplier;
 
 import dev.thalweg.internal.Libc;
 
 /**
  * The handshake that sets up shared memory. The messages are Offer (with the producer's file), Ask, Accept (with the
  * consumer's file) and Ready. Each side checks the received file before it agrees. A refusal carries a reason and ends
- * the handshake.
+ * the handshake. Each wait for a message has its own deadline, so that a slow start of one virtual machine does not use
+ * up the time of the other.
  */
 final class Handshake {
     private static final SecureRandom RANDOM = new SecureRandom();
@@ -16,13 +18,13 @@ final class Handshake {
     private Handshake() {}
 
     /** Performs the producer's part of the handshake. Closes the link on failure. */
-    static End offer(Link link, Options options, Deadline deadline) throws IOException {
+    static End offer(Link link, Options options, Supplier<Deadline> deadline) throws IOException {
         return orClose(link, () -> {
             Geometry geometry = Geometry.of(options, RANDOM.nextLong());
             Memory.Made made = Memory.make(Role.PRODUCER, geometry, link.arena);
             Memory own = hand(link, Hello.Kind.OFFER, made);
-            hear(link, Hello.Kind.ASK, deadline).drop();
-            Heard accept = hear(link, Hello.Kind.ACCEPT, deadline);
+            hear(link, Hello.Kind.ASK, deadline.get()).drop();
+            Heard accept = hear(link, Hello.Kind.ACCEPT, deadline.get());
             Memory peer = orRefuse(link, geometry.epoch(), () -> {
                 Memory theirs = Memory.ofPeer(accept.only(), Role.CONSUMER, link.arena);
                 if (!theirs.geometry.agreesWith(geometry) || accept.hello.epoch() != geometry.epoch()) {
@@ -36,10 +38,10 @@ final class Handshake {
     }
 
     /** Performs the consumer's part of the handshake. Closes the link on failure. */
-    static End accept(Link link, Options options, Deadline deadline) throws IOException {
+    static End accept(Link link, Options options, Supplier<Deadline> deadline) throws IOException {
         return orClose(link, () -> {
             greet(link, new Hello(Hello.Kind.ASK, 0), -1);
-            Heard offer = hear(link, Hello.Kind.OFFER, deadline);
+            Heard offer = hear(link, Hello.Kind.OFFER, deadline.get());
             long epoch = offer.hello.epoch();
             Memory peer = orRefuse(link, epoch, () -> {
                 Memory theirs = Memory.ofPeer(offer.only(), Role.PRODUCER, link.arena);
@@ -50,7 +52,7 @@ final class Handshake {
             });
             Memory.Made made = Memory.make(Role.CONSUMER, peer.geometry.ours(), link.arena);
             Memory own = hand(link, Hello.Kind.ACCEPT, made);
-            Heard ready = hear(link, Hello.Kind.READY, deadline);
+            Heard ready = hear(link, Hello.Kind.READY, deadline.get());
             ready.drop();
             if (ready.hello.epoch() != epoch) {
                 throw new RingException.Corrupt("the last handshake message belongs to another channel");

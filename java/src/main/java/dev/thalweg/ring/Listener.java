@@ -15,6 +15,7 @@ import java.nio.file.Path;
 import java.nio.file.attribute.BasicFileAttributes;
 import java.time.Duration;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.Supplier;
 
 import dev.thalweg.SystemCallException;
 import dev.thalweg.internal.Libc;
@@ -134,9 +135,9 @@ public final class Listener implements AutoCloseable {
         Libc.CLOSE.attempt(file);
     }
 
-    /** Performs the handshake with one process. */
+    /** Performs the handshake with one process. {@code deadline} returns the time at which the wait for its next message ends. */
     interface Meeting<T> {
-        T with(Link link, Deadline deadline) throws IOException;
+        T with(Link link, Supplier<Deadline> deadline) throws IOException;
     }
 
     /**
@@ -147,7 +148,7 @@ public final class Listener implements AutoCloseable {
         while (true) {
             try {
                 Link link = accept(deadline);
-                return meeting.with(link, deadline.orIn(patience));
+                return meeting.with(link, () -> deadline.orIn(patience));
             } catch (RingException.TooLarge ours) {
                 // This process caused the failure, not the peer, so the next attempt would fail too.
                 throw ours;

@@ -73,7 +73,7 @@ public final class Producer implements AutoCloseable {
     }
 
     private static Producer connect(Path path, Options options, Deadline deadline) throws IOException {
-        return new Producer(Handshake.offer(Link.connect(path, deadline), options, deadline));
+        return new Producer(Handshake.offer(Link.connect(path, deadline), options, () -> deadline));
     }
 
     /**

@@ -64,7 +64,7 @@ class HostileTest {
             Libc.CLOSE.attempt(fd);
         }
         var thrown = assertThrows(
-                RingException.class, () -> Handshake.accept(links[0], Options.USUAL, SOON));
+                RingException.class, () -> Handshake.accept(links[0], Options.USUAL, () -> SOON));
         links[1].receive(SOON);
         if (fd >= 0) {
             Hello told = Hello.parse(links[1].receive(SOON).bytes());
@@ -174,16 +174,16 @@ class HostileTest {
         for (byte[] bytes : noise) {
             Link[] links = Link.pair();
             links[1].send(bytes, -1, Deadline.NOW);
-            assertThrows(RingException.Corrupt.class, () -> Handshake.accept(links[0], Options.USUAL, SOON));
+            assertThrows(RingException.Corrupt.class, () -> Handshake.accept(links[0], Options.USUAL, () -> SOON));
             links[1].close();
         }
         Link[] links = Link.pair();
         links[1].send(new Hello(Hello.Kind.REFUSE, 0, 99).toBytes(), -1, Deadline.NOW);
-        assertThrows(RingException.NotPermitted.class, () -> Handshake.accept(links[0], Options.USUAL, SOON));
+        assertThrows(RingException.NotPermitted.class, () -> Handshake.accept(links[0], Options.USUAL, () -> SOON));
         links[1].close();
         Link[] silent = Link.pair();
         var soon = Deadline.in(Duration.ofMillis(20));
-        assertThrows(RingException.TimedOut.class, () -> Handshake.offer(silent[0], Options.USUAL, soon));
+        assertThrows(RingException.TimedOut.class, () -> Handshake.offer(silent[0], Options.USUAL, () -> soon));
         silent[1].close();
     }
 
@@ -213,7 +213,7 @@ class HostileTest {
             links[1].send(said[1], -1, Deadline.NOW);
             Libc.CLOSE.attempt(fd);
             var soon = Deadline.in(Duration.ofMillis(50));
-            try (var consumer = new Consumer(Handshake.accept(links[0], Options.USUAL, soon), Options.USUAL)) {
+            try (var consumer = new Consumer(Handshake.accept(links[0], Options.USUAL, () -> soon), Options.USUAL)) {
                 taken++;
                 assertNull(consumer.tryReceive(), "seed " + seed);
             } catch (RingException refused) {
@@ -233,7 +233,7 @@ class HostileTest {
             links[1].send(new Hello(Hello.Kind.OFFER, EPOCH).toBytes(), made.descriptor(), Deadline.NOW);
             links[1].send(new Hello(Hello.Kind.READY, EPOCH).toBytes(), -1, Deadline.NOW);
             Libc.CLOSE.attempt(made.descriptor());
-            var consumer = new Consumer(Handshake.accept(links[0], options, SOON), options);
+            var consumer = new Consumer(Handshake.accept(links[0], options, () -> SOON), options);
             return new Taken(consumer, made.memory().bytes, links[1]);
         }
 
@@ -354,13 +354,13 @@ class HostileTest {
             Link[] links = Link.pair();
             var lying = CompletableFuture.supplyAsync(() -> {
                 try {
-                    return Handshake.accept(links[1], Options.USUAL, SOON);
+                    return Handshake.accept(links[1], Options.USUAL, () -> SOON);
                 } catch (IOException failure) {
                     throw new AssertionError(failure);
                 }
             });
             Options options = Options.USUAL.withCapacity(DATA);
-            try (var producer = new Producer(Handshake.offer(links[0], options, SOON))) {
+            try (var producer = new Producer(Handshake.offer(links[0], options, () -> SOON))) {
                 End liar = lying.get();
                 producer.send(new byte[5]);
                 producer.send(new byte[6]);

@@ -9,12 +9,12 @@ record Pair(Producer producer, Consumer consumer, End producing, End consuming) 
         Link[] links = Link.pair();
         var offering = CompletableFuture.supplyAsync(() -> {
             try {
-                return Handshake.offer(links[0], options, Deadline.NEVER);
+                return Handshake.offer(links[0], options, () -> Deadline.NEVER);
             } catch (IOException failure) {
                 throw new AssertionError(failure);
             }
         });
-        End consuming = Handshake.accept(links[1], options, Deadline.NEVER);
+        End consuming = Handshake.accept(links[1], options, () -> Deadline.NEVER);
         End producing = offering.join();
         return new Pair(new Producer(producing), new Consumer(consuming, options), producing, consuming);
     }

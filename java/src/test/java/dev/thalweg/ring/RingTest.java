@@ -243,12 +243,12 @@ class RingTest {
         Link[] links = Link.pair();
         var lost = CompletableFuture.runAsync(() -> {
             try {
-                new Producer(Handshake.offer(links[0], SMALL, Deadline.NEVER)).send(new byte[] {1});
+                new Producer(Handshake.offer(links[0], SMALL, () -> Deadline.NEVER)).send(new byte[] {1});
             } catch (IOException failure) {
                 throw new AssertionError(failure);
             }
         });
-        try (var consumer = new Consumer(Handshake.accept(links[1], SMALL, Deadline.NEVER), SMALL)) {
+        try (var consumer = new Consumer(Handshake.accept(links[1], SMALL, () -> Deadline.NEVER), SMALL)) {
             lost.get();
             consumer.receive().close();
             for (int turn = 0; turn < 1000; turn++) {
