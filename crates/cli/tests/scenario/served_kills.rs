@@ -120,3 +120,26 @@ fn after_a_kill_of_the_server_the_same_command_brings_the_rest_of_a_tree() {
     }
     assert!(resumed > 0, "no kill came while it moved");
 }
+
+#[test]
+fn a_new_directory_stays_hidden_if_the_server_dies_during_its_last_file() {
+    let scratch = Scratch::new();
+    let (root, place) = (scratch.folder("shared"), scratch.folder("place"));
+    fs::write(root.join("small"), "text").unwrap();
+    bytes::write(&root.join("large"), 3, LEN);
+    let mut served = Served::on(&root);
+    let (dst, stage) = (place.join("dst"), place.join(".dst.thalweg-part"));
+    let mut running =
+        Running::start(&mut fetch(&served, &dst, &["--limit", "10M", "--retries", "0"]));
+    let is_large_begun = || is_written(&stage.join(".large.thalweg-journal"));
+    while !(stage.join("small").exists() && is_large_begun()) && !running.has_ended() {
+        thread::sleep(Duration::from_millis(1));
+    }
+    served.kill();
+    let first = running.finish().expect(3);
+    first.expect_said("run the same command again to continue");
+    assert_eq!(names(&place), [".dst.thalweg-part"]);
+    served.start_again();
+    run(&mut fetch(&served, &dst, &[])).expect(0);
+    are_equal(&root, &dst);
+}

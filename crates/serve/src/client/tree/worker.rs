@@ -220,18 +220,29 @@ impl<'a> TreeWorker<'a> {
         }
     }
 
-    /// Records a file that failed. If the server cannot read a few files from its disk, the fetch continues.
+    /// Records a file that failed. If the server cannot read a few files from its disk, the fetch continues. Returns the
+    /// error if the server is gone.
     fn miss(&mut self, wanted: &WantedFile, error: FetchError) -> Result<(), FetchError> {
         if !may_be_of_one_file(&error) {
             self.job.account.missed(&wanted.path, error);
             return Ok(());
         }
         self.sick += 1;
-        if self.sick > MOST_SICK {
+        if self.sick > MOST_SICK || !self.reconnect() {
             return Err(error);
         }
         self.job.account.missed_alone(&wanted.path, error);
         Ok(())
+    }
+
+    /// Connects again after a failure, if the connection is gone. Returns `false` if the server does not accept it.
+    fn reconnect(&mut self) -> bool {
+        let check = || self.job.account.check_cancelled();
+        let deadline = NetDeadline { limit: self.job.options.stall, check: &check };
+        if self.connection.is_none() {
+            self.connection = self.job.connect(None, &deadline).ok();
+        }
+        self.connection.is_some()
     }
 
     fn wait_after(&self, error: FetchError, pause: Option<Duration>) -> Result<(), FetchError> {
@@ -399,6 +410,7 @@ impl<'a> TreeWorker<'a> {
             }
             Err(failed) => {
                 book(&mut self.report, failed.report);
+                self.forget_connection();
                 self.miss(wanted, failed.error)
             }
         }
