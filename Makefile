@@ -72,11 +72,11 @@ programs: ## build what is installed: the command, static and at a fixed address
 	$(CARGO) build --release --locked --package thalweg-packets --package thalweg-capi
 	$(CARGO) rustc --release --locked --package thalweg-cli --bin thalweg -- $(START)
 
-test: start-skips setup ## install missing packages (Debian, as root), lint, run every test, count the skipped tests
-	@# The wheel is built here too, so that nothing that tests use is compiled while they run.
+test: start-skips setup clippy ## install missing packages (Debian, as root), lint, run every test, count the skipped tests
+	@# The wheel is built here too, so that nothing is compiled while tests run.
 	@tests/setup/python environment & status=0; $(CARGO) test --locked --no-run $(TESTS) $(FEATURES) || status=$$?; wait; \
 	((status)) || THALWEG_PROGRAM=$$CARGO_TARGET_DIR/debug/thalweg tests/setup/python build || status=$$?; exit $$status
-	@# The tests in Java and Python and clippy run beside the tests in Rust, which mostly wait. The wheel contains the same
+	@# The tests in Java and Python run beside those in Rust: they mostly wait, and measure nothing. The wheel contains the same
 	@# command as the tests in Rust use, and the Java module the same C library.
 	@# The tests in Java use the first JIT compiler only, because the second one takes longer than the tests. The audit suite `whole`
 	@# uses both.
@@ -85,8 +85,7 @@ test: start-skips setup ## install missing packages (Debian, as root), lint, run
 	@status=0; export XDG_CACHE_HOME="$$CARGO_TARGET_DIR/cache" XDG_STATE_HOME="$$CARGO_TARGET_DIR/state"; \
 	THALWEG_PROGRAM=$$CARGO_TARGET_DIR/debug/thalweg THALWEG_ARCHIVE=$$(tests/setup/tested-archive) \
 	tests/setup/with-filesystems tests/setup/run "java=tests/setup/java verify '-Dtest.jvm=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC'" \
-		"python=env THALWEG_WHEEL_BUILT=1 tests/setup/python test" "lint=tests/setup/lint" \
-		"clippy=nice -n 19 $(MAKE) --silent clippy" -- \
+		"python=env THALWEG_WHEEL_BUILT=1 tests/setup/python test" "lint=tests/setup/lint" -- \
 		--locked $(TESTS) $(FEATURES) || status=$$?; \
 	tests/setup/skips summary; exit $$status
 

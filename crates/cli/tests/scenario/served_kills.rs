@@ -131,8 +131,9 @@ fn a_new_directory_stays_hidden_if_the_server_dies_during_its_last_file() {
     let (dst, stage) = (place.join("dst"), place.join(".dst.thalweg-part"));
     let mut running =
         Running::start(&mut fetch(&served, &dst, &["--limit", "10M", "--retries", "0"]));
-    let is_large_begun = || is_written(&stage.join(".large.thalweg-journal"));
-    while !(stage.join("small").exists() && is_large_begun()) && !running.has_ended() {
+    let is_begun =
+        || stage.join("small").exists() && is_written(&stage.join(".large.thalweg-journal"));
+    while !is_begun() && !running.has_ended() {
         thread::sleep(Duration::from_millis(1));
     }
     served.kill();
