@@ -22,7 +22,7 @@ pub(crate) mod volume;
 mod worker;
 
 /// An entry of a list from which studies select by name. `S` are its validated parameters.
-pub struct Listed<S: ?Sized + 'static> {
+pub struct NamedParser<S: ?Sized + 'static> {
     /// The name used in study files.
     pub name: &'static str,
     /// Parses and validates the parameters of a study. The validation does not depend on the machine, so a wrong study
@@ -31,10 +31,10 @@ pub struct Listed<S: ?Sized + 'static> {
 }
 
 /// A kind of arm (a "work" in study files): creates arms from the parameters of a study.
-pub type ArmKind = Listed<dyn Spec>;
+pub type ArmKind = NamedParser<dyn Spec>;
 
 /// Decides a claim about a mechanism by trying it and observing the result, without measuring time.
-pub type Probe = Listed<dyn ProbeSpec>;
+pub type Probe = NamedParser<dyn ProbeSpec>;
 
 impl ArmKind {
     /// Parses the parameters of `job` and opens an arm.

@@ -157,7 +157,7 @@ pub enum Event<'a> {
         /// The source.
         source: &'a Path,
     },
-    /// By size and time an earlier run finished this file, but it differs from the source. It is copied again.
+    /// An earlier run finished this file, judging by size and time, but it differs from the source. It is copied again.
     Again {
         /// The copy.
         destination: &'a Path,

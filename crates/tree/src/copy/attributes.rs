@@ -108,7 +108,7 @@ pub(crate) fn apply_attributes(
         match holder.own(run.me.uid, uid, gid) {
             Ok(true) => has_mode = None,
             refused => {
-                // With another owner, set-id bits would grant the rights of the wrong user or group.
+                // The owner is another one, so set-id bits would grant the rights of the wrong user or group.
                 mode = mode.map(|mode| mode & !SPECIAL);
                 note(refused.map(drop).map_err(Into::into));
             }

@@ -10,8 +10,8 @@ use super::process_vm::{callable, read_all, readable};
 use crate::bulk::control::{BulkControl, Note, Say};
 use crate::bulk::joint::{Joint, PAGE};
 use crate::bulk::mechanism::{
-    AcceptResult, Broken, Delivery, Incoming, Mechanism, OfferResult, Outgoing, Parcel, PeerToken,
-    TransferEnds,
+    AcceptResult, Broken, Incoming, Mechanism, OfferResult, Outgoing, Parcel, PeerToken,
+    ReceiveResult, TransferEnds,
 };
 use crate::shared::stop::{WaitStop, unfit};
 
@@ -195,7 +195,12 @@ impl CoopReceiver {
 }
 
 impl Incoming for CoopReceiver {
-    fn receive(&mut self, begin: Note, into: &mut [u8], control: &mut BulkControl) -> Delivery {
+    fn receive(
+        &mut self,
+        begin: Note,
+        into: &mut [u8],
+        control: &mut BulkControl,
+    ) -> ReceiveResult {
         control.check()?;
         control.tell(Note::new(Say::Ready, &[into.as_mut_ptr() as u64]))?;
         let outcome = self.read(begin.words[1], into, control);

@@ -229,6 +229,7 @@ impl<'a> TreeWorker<'a> {
         }
         self.sick += 1;
         if self.sick > MOST_SICK || !self.reconnect() {
+            self.job.account.check_cancelled()?;
             return Err(error);
         }
         self.job.account.missed_alone(&wanted.path, error);
