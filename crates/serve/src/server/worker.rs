@@ -327,6 +327,8 @@ impl ServeWorker {
             let Some((socket, _)) = self.parts.listeners.get(listener) else { return };
             match net::accept(socket) {
                 Ok((socket, client)) => {
+                    // The client may have connected after a change of the profile whose wake-up event is still pending.
+                    self.parts.tools.look_at_policy();
                     // A socket on `::` reports IPv4 clients with IPv4-mapped IPv6 addresses.
                     let client = client.and_then(|client| SocketAddr::try_from(client).ok());
                     let client = client
