@@ -72,9 +72,9 @@ programs: ## build what is installed: the command, static and at a fixed address
 	$(CARGO) build --release --locked --package thalweg-packets --package thalweg-capi
 	$(CARGO) rustc --release --locked --package thalweg-cli --bin thalweg -- $(START)
 
-test: start-skips setup clippy ## install missing packages (Debian, as root), lint, run every test, count the skipped tests
+test: start-skips setup ## install missing packages (Debian, as root), lint, run every test, count the skipped tests
 	@# The wheel is built here too, so that nothing is compiled while tests run.
-	@tests/setup/python environment & status=0; $(CARGO) test --locked --no-run $(TESTS) $(FEATURES) || status=$$?; wait; \
+	@tests/setup/python environment & status=0; tests/setup/cargo-test --no-run $(TESTS) || status=$$?; wait; \
 	((status)) || THALWEG_PROGRAM=$$CARGO_TARGET_DIR/debug/thalweg tests/setup/python build || status=$$?; exit $$status
 	@# The tests in Java and Python run beside those in Rust: they mostly wait, and measure nothing. The wheel contains the same
 	@# command as the tests in Rust use, and the Java module the same C library.
@@ -86,7 +86,7 @@ test: start-skips setup clippy ## install missing packages (Debian, as root), li
 	THALWEG_PROGRAM=$$CARGO_TARGET_DIR/debug/thalweg THALWEG_ARCHIVE=$$(tests/setup/tested-archive) \
 	tests/setup/with-filesystems tests/setup/run "java=tests/setup/java verify '-Dtest.jvm=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC'" \
 		"python=env THALWEG_WHEEL_BUILT=1 tests/setup/python test" "lint=tests/setup/lint" -- \
-		--locked $(TESTS) $(FEATURES) || status=$$?; \
+		$(TESTS) || status=$$?; \
 	tests/setup/skips summary; exit $$status
 
 audit: export THALWEG_SKIPS := $(CARGO_TARGET_DIR)/audit/skips.txt
@@ -121,8 +121,8 @@ campaign-speed: start-skips setup programs ## about an hour, on an idle machine,
 	@status=0; python3 -B peers/speed --thalweg $(BIN) --page $(SPEED) || status=$$?; tests/setup/skips summary; exit $$status
 
 flaky: ## long: run every test FLAKY times, the last fifth of the rounds with a busy core; list the tests that failed in any round
-	$(CARGO) test --locked --no-run $(TESTS) $(FEATURES)
-	@XDG_CACHE_HOME="$$CARGO_TARGET_DIR/cache" tests/setup/flaky $(FLAKY) $$(($(FLAKY) / 5)) --locked $(TESTS) $(FEATURES)
+	tests/setup/cargo-test --no-run $(TESTS)
+	@XDG_CACHE_HOME="$$CARGO_TARGET_DIR/cache" tests/setup/flaky $(FLAKY) $$(($(FLAKY) / 5)) $(TESTS)
 
 honesty: ## long, on an idle machine: count how often a comparison of equal work shows a difference, in 100 real runs
 	$(CARGO) test --locked --package thalweg-lab $(FEATURES) --test lab honesty:: -- --ignored --nocapture
