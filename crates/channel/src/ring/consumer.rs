@@ -12,6 +12,9 @@ use rustix::fd::{AsFd, BorrowedFd};
 use std::ops::Deref;
 use std::time::Instant;
 
+/// Distance in bytes at which a consumer prefetches a frame of 64 bytes of payload.
+const AHEAD: u64 = 4 * ALIGN;
+
 /// The reading end of a ring. Dropping it closes the channel, and the producer then gets [`Error::Closed`].
 #[derive(Debug)]
 pub struct Consumer {
@@ -146,8 +149,10 @@ impl Consumer {
             return Ok(true);
         }
         let (head, tail) = (self.head, self.tail);
-        if self.pace.pauses() > 0 && self.end.steps_back(patience) && self.stays_away()? {
-            return Ok(true);
+        if self.end.steps_back(patience) {
+            for _ in 0..self.pace.pauses(self.received) {
+                std::hint::spin_loop();
+            }
         }
         let look =
             &mut |end: &ChannelEnd| Ok(Some(head_of(end, head, tail)?).filter(|h| *h > tail));
@@ -166,20 +171,6 @@ impl Consumer {
         }
     }
 
-    /// Checks the head once. Returns `true` if there is a new message; otherwise pauses and returns `false`.
-    #[inline(never)]
-    fn stays_away(&mut self) -> Result<bool> {
-        self.head = head_of(&self.end, self.head, self.tail).map_err(|error| self.broke(error))?;
-        if self.head > self.tail {
-            self.pace.found(self.received);
-            return Ok(true);
-        }
-        for _ in 0..self.pace.pauses() {
-            std::hint::spin_loop();
-        }
-        Ok(false)
-    }
-
     /// Checks the frame at position `at` and returns the length of its payload. If the producer is not trusted, also
     /// copies the payload.
     pub(super) fn open_frame(&mut self, at: u64, seq: u64) -> Result<usize> {
@@ -188,13 +179,18 @@ impl Consumer {
     }
 
     fn check_frame(&mut self, at: u64, seq: u64) -> Result<usize> {
-        // Prefetch the second cache line of the frame. Otherwise the payload could be requested from the producer's
-        // processor only after the header has arrived, because the header contains the length.
-        if self.head - at > ALIGN {
-            self.end.peer.touch(at + ALIGN);
+        // Without this, the processor could request the lines of the payload and of the next frames only after the header
+        // has arrived, because the header contains the length.
+        let unread = self.head - at;
+        if unread > ALIGN {
+            self.end.peer.prefetch(at + ALIGN);
+        }
+        if unread > AHEAD {
+            self.end.peer.prefetch(at + AHEAD);
+            self.end.peer.prefetch(at + AHEAD + ALIGN);
         }
         let header = self.end.peer.frame_header(at);
-        let frame = Frame::of_words(header, self.head - at, seq).map_err(Error::corrupt)?;
+        let frame = Frame::of_words(header, unread, seq).map_err(Error::corrupt)?;
         let len = frame.len as usize;
         if !self.trusted {
             // The buffer grows to the size of the largest message so far. The capacity of the ring limits that size.

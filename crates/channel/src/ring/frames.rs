@@ -2,6 +2,8 @@
 
 use crate::layout::FRAME_HEADER;
 use crate::shared::memory::SideMemory;
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 use std::ptr::NonNull;
 
 /// The header of a frame, as words.
@@ -19,9 +21,16 @@ impl SideMemory {
 
     /// Prefetches the cache line of a position, without waiting for it.
     #[inline]
-    pub(crate) fn touch(&self, position: u64) {
+    pub(crate) fn prefetch(&self, position: u64) {
+        let address = self.at(position);
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: Every x86-64 processor has the instruction, and it has no effect except on the caches.
+        unsafe {
+            _mm_prefetch::<_MM_HINT_T0>(address.as_ptr().cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
         // SAFETY: The byte at a position is mapped. Every value is a valid u8, and the value is not used.
-        let _ = unsafe { self.at(position).read_volatile() };
+        let _ = unsafe { address.read_volatile() };
     }
 
     /// Copies the header of a frame with four loads, which the compiler must not repeat.

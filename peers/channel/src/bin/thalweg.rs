@@ -69,9 +69,11 @@ struct Rings {
 impl Rings {
     fn meet(setting: &Setting, side: Side, wait: Wait) -> Outcome<Self> {
         let [there, back] = links(setting, side)?;
-        // Adds 64 bytes for each message, for the frame's header and its rounding.
-        let capacity = setting.depth() as u64 * (setting.bytes as u64 + 64);
-        let options = Options { capacity, wait, ..Options::default() };
+        // The default capacity is 1 MiB, as much as Aeron has in flight here. For large messages, adds 64 bytes for each, for
+        // the frame's header and its rounding.
+        let least = setting.depth() as u64 * (setting.bytes as u64 + 64);
+        let options = Options { wait, ..Options::default() };
+        let options = Options { capacity: options.capacity.max(least), ..options };
         let deadline = Some(Instant::now() + PATIENCE);
         let produce = |link| Producer::open_until(link, &options, deadline).map_err(words);
         let consume = |link| Consumer::open_until(link, &options, deadline).map_err(words);
