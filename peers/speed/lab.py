@@ -89,11 +89,11 @@ class Lab:
         self.undo.callback(remove, path)
         return path
 
-    def compile(self, source: Path) -> str:
-        """Compiles a C program for the row. Returns its path."""
+    def compile(self, source: Path, *words: object) -> str:
+        """Compiles a C program for the row, with more arguments for the compiler. Returns its path."""
         need("cc")
         built = self.directory(self.memory, f"build-{source.stem}") / source.stem
-        quiet(program("cc"), "-O2", "-Wall", "-Wextra", "-o", built, source)
+        quiet(program("cc"), "-O2", "-Wall", "-Wextra", "-o", built, source, *words)
         return str(built)
 
 

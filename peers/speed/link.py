@@ -86,11 +86,11 @@ def serve(lab: Lab, root: Path, source: Path, client: str, server: str) -> Plan:
         name: servers.nginx(lab, source.parent, servers.NGINX[name], host=SERVER, network=server)
         for name in ("nginx sendfile on", "nginx sendfile off")
     }
-    started["thalweg serve"] = servers.thalweg(lab, source.parent, host=SERVER, network=server)
-    started["thalweg serve --zero-copy"] = servers.thalweg(lab, source.parent, "--zero-copy", host=SERVER, network=server)
+    for name, words in servers.OURS.items():
+        started[name] = servers.thalweg(lab, source.parent, *words, host=SERVER, network=server)
     variants = [
         Variant(name, with_server(command("curl", "-sS", "-o", "{}/copy", f"http://{SERVER}:{one.port}/source", network=client), one),
-                ours=name.startswith("thalweg"))
+                ours=name in servers.OURS, against=servers.alike(name))
         for name, one in started.items()
     ]
     return Plan(variants, lambda: new_directory(root / "sample"), lambda at, _: same_file(source, at / "copy"), "cmp", [], "server")

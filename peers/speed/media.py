@@ -236,10 +236,11 @@ def serve(lab: Lab, rate: int | None) -> Plan:
             remove(target / "sample")
 
     started = {name: servers.nginx(lab, root, servers.NGINX[name], cgroup=group) for name in ("nginx sendfile on", "nginx sendfile off")}
-    started["thalweg serve"] = servers.thalweg(lab, root, cgroup=group)
+    for name, words in servers.OURS.items():
+        started[name] = servers.thalweg(lab, root, *words, cgroup=group)
     variants = [
         Variant(name, with_server(command("curl", "-sS", "-o", "{}/copy", f"http://127.0.0.1:{server.port}/source"), server),
-                ours=name == "thalweg serve")
+                ours=name in servers.OURS, against=servers.alike(name))
         for name, server in started.items()
     ]
     return Plan(variants, fresh, lambda at, _: same_file(kept, at / "copy"), "cmp", ["every sample has a new file, whose pages are dropped"], "server")

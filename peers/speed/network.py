@@ -40,12 +40,11 @@ def serve(lab: Lab, size: int, connections: int, requests: int, zero_copy: bool)
     client = lambda server, count, *more: command(load, server.port, "body", size, connections, count, *more, cores=cores[1:])  # noqa: E731
     started = {name: servers.nginx(lab, root, words, cores=cores[:1]) for name, words in servers.NGINX.items()}
     variants = [Variant(name, with_server(client(server, requests), server), "nothing if the file changes") for name, server in started.items()]
-    ours = {"thalweg serve --zero-copy": ["--zero-copy"], "thalweg serve": []}
-    for name in sorted(ours, reverse=zero_copy):
-        against = tuple(one for one in servers.NGINX if ("on" in one.split(",")[0].split()) == ("--zero-copy" in name) or size < 64 * KIB)
+    for name in sorted(servers.OURS, reverse=zero_copy):
+        against = servers.alike(name) if size >= 64 * KIB else tuple(servers.NGINX)
         for label, path in ((name, lab.thalweg), (name + BEFORE, lab.before)):
             if path:
-                started[label] = servers.thalweg(lab, root, "--threads", "1", *ours[name], binary=path, cores=cores[:1])
+                started[label] = servers.thalweg(lab, root, "--threads", "1", *servers.OURS[name], binary=path, cores=cores[:1])
                 run = with_server(client(started[label], requests), started[label])
                 variants.append(Variant(label, run, "looks for changes", (), True, against, before=label != name))
     total = sum(body.read_bytes())

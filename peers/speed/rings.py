@@ -89,7 +89,9 @@ def there_and_back(lab: Lab) -> Plan:
 
 @row("ring-one-way", "64 B one way", SECTION)
 def one_way(lab: Lab) -> Plan:
-    return plan(lab, "stream", 64, 2_000_000, {**OTHERS, "thalweg": ["wait=hybrid"]})
+    one = plan(lab, "stream", 64, 2_000_000, {**OTHERS, "thalweg": ["wait=hybrid"]})
+    one.notes.append("in flight: at most 1 MiB, headers included (thalweg, aeron), 1,024 lines (line)")
+    return one
 
 
 @row("bulk", "64 MiB one way", SECTION)

@@ -23,6 +23,15 @@ NGINX = {
 }
 
 
+# Without --zero-copy, `thalweg serve` copies the file, as nginx does without sendfile.
+OURS = {"thalweg serve --zero-copy": ["--zero-copy"], "thalweg serve": []}
+
+
+def alike(name: str) -> tuple[str, ...]:
+    """Returns the settings of nginx that move bytes like this variant of thalweg: both pass pages to the kernel, or both copy."""
+    return tuple(one for one in NGINX if ("on" in one.split(",")[0].split()) == ("--zero-copy" in name))
+
+
 class Server(NamedTuple):
     port: int
     pid: int

@@ -38,8 +38,8 @@ pub(super) struct PollPace {
 }
 
 impl PollPace {
-    /// Returns the length of the pause before the next check. `received` is the number of messages received. There is no
-    /// pause after a check that found many messages, because as many may have arrived since then.
+    /// Returns the length of the pause before the next check: 0 after a check that found many messages, because as many
+    /// may have arrived since then. `received` is the number of messages received.
     #[inline]
     pub fn pauses(&self, received: u64) -> u32 {
         if received - self.last < ENOUGH { self.pauses } else { 0 }
