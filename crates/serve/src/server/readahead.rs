@@ -2,11 +2,13 @@
 
 use std::{
     net::IpAddr,
+    num::NonZeroU64,
+    os::fd::OwnedFd,
     sync::{Arc, atomic::AtomicBool},
 };
 
-use rustix::fs::{Advice, fadvise, fstatfs};
-use thalweg_sys::{Errno, buffer::Buffer, io};
+use rustix::fs::{Advice, Mode, OFlags, fadvise, fstatfs, open};
+use thalweg_sys::{Errno, buffer::Buffer, copy, io};
 
 use super::{
     helper_pool::HelperPool,
@@ -168,19 +170,38 @@ pub fn ask_for(
 
 /// Reads a range, so that it is in the page cache. Errors are ignored: the worker meets them when it reads.
 fn read_in(file: &ServedFile, stretch: ByteRange, buffer: &mut Buffer) {
-    buffer.resize(buffer.capacity().max(PIECE));
     // Read-ahead: the disk reads the following range while this one is sent.
-    if let Some(len) = std::num::NonZeroU64::new(stretch.len()) {
+    if let Some(len) = NonZeroU64::new(stretch.len()) {
         let _ = fadvise(file, stretch.to, Some(len), Advice::WillNeed);
     }
+    let null = open("/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).ok();
     let mut at = stretch.from;
     while at < stretch.to {
         let most = PIECE.min((stretch.to - at) as usize);
-        match io::pread(file, &mut buffer[..most], at) {
+        match read_piece(file, null.as_ref(), at, most, buffer) {
             Ok(0) => return,
             Ok(count) => at += count as u64,
             Err(Errno::INTR) => {}
             Err(_) => return,
+        }
+    }
+}
+
+/// Reads at most `most` bytes. A transfer to `/dev/null` waits for the pages, but does not copy them.
+fn read_piece(
+    file: &ServedFile,
+    null: Option<&OwnedFd>,
+    at: u64,
+    most: usize,
+    buffer: &mut Buffer,
+) -> Result<usize, Errno> {
+    match null.map(|null| copy::sendfile(null, file, Some(at), most)) {
+        Some(Ok(count)) => Ok(count),
+        Some(Err(Errno::INTR)) => Err(Errno::INTR),
+        // Not every file system supports sendfile(2).
+        _ => {
+            buffer.resize(buffer.capacity().max(PIECE));
+            io::pread(file, &mut buffer[..most], at)
         }
     }
 }
