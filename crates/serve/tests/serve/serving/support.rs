@@ -134,11 +134,21 @@ impl Client {
                 true
             }
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                panic!("no answer came")
+                panic!("no answer came, only {} bytes; {}", self.came.len(), self.sockets())
             }
             // The server has reset the connection.
             Err(_) => false,
         }
+    }
+
+    /// Returns the lines of both sockets in `/proc/net/tcp`. Their queues and timers show if the server or the kernel holds
+    /// the answer back.
+    fn sockets(&self) -> String {
+        let port =
+            format!(":{:04X} ", self.stream.local_addr().map_or(0, |address| address.port()));
+        let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(std::fs::read_to_string);
+        let lines = tables.iter().flatten().flat_map(|table| table.lines());
+        lines.filter(|line| line.contains(&port)).collect::<Vec<_>>().join("\n")
     }
 
     /// Returns `true` if no more bytes come.
