@@ -12,6 +12,8 @@ use crate::{
 };
 
 mod bands;
+#[cfg(test)]
+mod large_machines;
 mod turns;
 
 pub use bands::{SizeBands, bands};
