@@ -12,8 +12,6 @@ use crate::{
 };
 
 mod bands;
-#[cfg(test)]
-mod large_machines;
 mod turns;
 
 pub use bands::{SizeBands, bands};
@@ -237,6 +235,8 @@ mod tests {
         Blocks, EndFacts,
         profile::{Cell, Ratio, cell::tests::cell},
     };
+
+    mod large_machines;
 
     fn first(needs: Guarantees) -> &'static str {
         let end = |kind| EndFacts { kind, addressed: false, ..EndFacts::MEMORY };

@@ -2,10 +2,6 @@
 //! check that no limit in the code replaces a measurement.
 
 use super::*;
-use crate::{
-    EndFacts,
-    profile::{Cell, Ratio, cell::tests::cell},
-};
 
 /// A measurement of 1 GiB: the mechanism with its tuning, the ratios of wall time and of CPU time, and the load.
 fn measured(
