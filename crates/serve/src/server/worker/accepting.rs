@@ -18,7 +18,7 @@ use crate::{
     server::{answer::refuse, connection::ServeConnection, ends::ConnectionEnds},
 };
 
-// Maximum number of connections accepted at a time.
+/// Maximum number of connections accepted at a time.
 const ACCEPTS: usize = 32;
 /// Maximum number of slots examined in the search for a connection to evict.
 const MOST_EXAMINED: usize = 1024;
