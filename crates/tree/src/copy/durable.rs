@@ -5,12 +5,14 @@
 //! covers all of them.
 
 use std::os::fd::OwnedFd;
-use thalweg_core::atomic_file::Fsync;
+use thalweg_core::atomic_file::{Fsync, failed};
 use thalweg_sys::io;
 
 use crate::{
     CopyOptions,
-    copy::{dest::existing::Existing, directory::Directory, run::Concurrency},
+    copy::{
+        dest::existing::Existing, directory::Directory, run::Concurrency, whole_sync::WholeSync,
+    },
     error::{Attempt, CopyFailure},
 };
 
@@ -52,13 +54,19 @@ impl FileSync {
         }
     }
 
-    /// Performs the sync. `len`: number of bytes written, for the error.
-    pub fn perform(self, file: &OwnedFd, len: u64) -> Attempt<()> {
-        let failed = |call| move |errno| CopyFailure::Sink(call, errno, len);
-        match self {
-            Self::Nothing => Ok(()),
+    /// Performs the sync. Fails also if an earlier sync of this copy to the file system `whole` failed. `len`: number of
+    /// bytes written, for the error.
+    pub fn perform(self, file: &OwnedFd, len: u64, whole: Option<&WholeSync>) -> Attempt<()> {
+        let synced = match self {
+            Self::Nothing => return Ok(()),
             Self::Data => io::sync_data(file).map_err(failed("fdatasync")),
             Self::All => io::sync(file).map_err(failed("fsync")),
+        };
+        if let (Err(error), Some(whole)) = (&synced, whole) {
+            whole.note(*error);
         }
+        synced
+            .and_then(|()| whole.map_or(Ok(()), WholeSync::check))
+            .map_err(|error| CopyFailure::Sink(error.call, error.errno, len))
     }
 }

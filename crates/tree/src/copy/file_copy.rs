@@ -262,7 +262,7 @@ impl<'c> FileCopy<'c, '_> {
 
     /// Syncs the copy and gives it its name.
     fn install(&mut self, file: &mut Prepared<'_>, sync: FileSync) -> Attempt<PublishOutcome> {
-        sync.perform(file.sink.fd(), size(self.source.stat))?;
+        sync.perform(file.sink.fd(), size(self.source.stat), self.worker.run.whole.as_ref())?;
         let forgotten = file.journal.as_mut().map_or(Ok(()), JournalKeeper::forget);
         forgotten.map_err(at_sink("unlinkat"))?;
         let (options, stat, existing) =

@@ -15,9 +15,9 @@ use crate::{fs::list::DIRECTORY, identity::Id};
 pub struct WholeSync {
     fd: OwnedFd,
     device: u64,
-    // The errno of the first failed sync. The kernel reports a failed write-back only once per descriptor, but the
-    // failure may concern everything that was written before.
-    failed: OnceLock<Errno>,
+    // The first failed sync. The kernel reports a failed write-back only once per descriptor, but the failure may concern
+    // everything that was written before.
+    failed: OnceLock<CallFailed>,
 }
 
 impl WholeSync {
@@ -36,9 +36,28 @@ impl WholeSync {
 
     /// Brings everything to stable storage. After the first failure, every later call returns that failure.
     pub fn sync(&self) -> Result<(), CallFailed> {
-        if let Err(errno) = io::sync_filesystem(&self.fd) {
-            let _ = self.failed.set(errno);
+        let synced = io::sync_filesystem(&self.fd).map_err(failed("syncfs"));
+        if let Err(failed) = synced {
+            self.note(failed);
         }
-        self.failed.get().map_or(Ok(()), |errno| Err(failed("syncfs")(*errno)))
+        synced.and_then(|()| self.check())
     }
+
+    /// Records a failed sync, unless the kernel or a filter refused the call.
+    pub fn note(&self, failed: CallFailed) {
+        if !is_refused(failed.errno) {
+            let _ = self.failed.set(failed);
+        }
+    }
+
+    /// Returns the first failure of a sync. A disk that fails to flush its cache may lose data of any file, and the
+    /// next sync of that file succeeds, because the kernel has already written its pages.
+    pub fn check(&self) -> Result<(), CallFailed> {
+        self.failed.get().map_or(Ok(()), |failed| Err(*failed))
+    }
+}
+
+/// Returns `true` if this error shows that a sync was not even tried.
+pub(crate) fn is_refused(errno: Errno) -> bool {
+    matches!(errno, Errno::NOSYS | Errno::PERM | Errno::INVAL | Errno::OPNOTSUPP)
 }

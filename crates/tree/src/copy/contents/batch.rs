@@ -5,7 +5,7 @@
 
 use rustix::fs::Stat;
 use std::os::fd::AsFd;
-use thalweg_core::atomic_file::Parked;
+use thalweg_core::atomic_file::{CallFailed, Parked};
 
 use crate::{
     Skip,
@@ -19,6 +19,7 @@ use crate::{
         durable::FileSync,
         name_at::NameAt,
         task::WaitingFile,
+        whole_sync::{WholeSync, is_refused},
         worker::CopyWorker,
     },
     error::Attempt,
@@ -64,11 +65,16 @@ pub(crate) fn let_wait(
 pub(crate) fn name_waiting(worker: &mut CopyWorker<'_>) {
     let waiting = std::mem::take(&mut worker.waiting);
     let whole = worker.run.whole.as_ref().filter(|_| waiting.len() > FEW);
-    let is_synced = whole.is_some_and(|whole| whole.sync().is_ok());
+    let synced = whole.map(WholeSync::sync);
     for WaitingFile { entry: queued, stat, there, file, sync } in waiting {
         let entry = queued.entry();
-        // Without a common sync, each file is synced separately. After a failed one, this shows which files lost bytes.
-        let sync = if is_synced { FileSync::Nothing } else { sync };
+        let sync = match synced {
+            Some(Ok(())) => Ok(FileSync::Nothing),
+            // Each file may have lost bytes, even if its own sync would succeed.
+            Some(Err(failed)) if !is_refused(failed.errno) => Err(failed),
+            // Without a common sync, each file is synced separately.
+            _ => Ok(sync),
+        };
         match name_one(worker, &entry, &stat, file, there.as_ref(), sync) {
             Ok(true) => {}
             Ok(false) => {
@@ -81,18 +87,18 @@ pub(crate) fn name_waiting(worker: &mut CopyWorker<'_>) {
     }
 }
 
-/// Syncs and publishes one file. Returns `false` if the file could not be published.
+/// Syncs and publishes one file, unless the common sync failed. Returns `false` if the file could not be published.
 fn name_one(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
     stat: &Stat,
     file: Parked,
     there: Option<&Existing>,
-    sync: FileSync,
+    sync: Result<FileSync, CallFailed>,
 ) -> Attempt<bool> {
     let Some(dir) = entry.directory.open()? else { return Ok(true) };
     let mut sink = DestinationFile::Hidden(file.unpark(dir.as_fd(), entry.name));
-    sync.perform(sink.fd(), size(stat))?;
+    sync?.perform(sink.fd(), size(stat), worker.run.whole.as_ref())?;
     let name_at = NameAt { dir: dir.as_fd(), name: entry.name };
     match publish(worker.run.options, entry, stat, &mut sink, name_at, there) {
         Ok(PublishOutcome::Named(backup)) => {
