@@ -44,7 +44,7 @@ impl WholeSync {
     }
 
     /// Records a failed sync, unless the kernel or a filter refused the call.
-    pub fn note(&self, failed: CallFailed) {
+    pub(crate) fn note(&self, failed: CallFailed) {
         if !is_refused(failed.errno) {
             let _ = self.failed.set(failed);
         }
@@ -52,7 +52,7 @@ impl WholeSync {
 
     /// Returns the first failure of a sync. A disk that fails to flush its cache may lose data of any file, and the
     /// next sync of that file succeeds, because the kernel has already written its pages.
-    pub fn check(&self) -> Result<(), CallFailed> {
+    pub(crate) fn check(&self) -> Result<(), CallFailed> {
         self.failed.get().map_or(Ok(()), |failed| Err(*failed))
     }
 }
