@@ -3,8 +3,8 @@
 use crate::Errno;
 use crate::fault::{Call, counted, uncounted};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::{AsFd, AsRawFd, IntoRawFd};
-use rustix::fs::{AtFlags, FallocateFlags, RenameFlags};
+use rustix::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
+use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::ReadWriteFlags;
 use rustix::path::Arg;
 use std::io::IoSliceMut;
@@ -192,9 +192,17 @@ pub fn rename(
     }
 }
 
+/// Opens `/dev/null` for writing. Returns `None` unless it is a device: a regular file would store the bytes.
+pub fn open_null() -> Option<OwnedFd> {
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let null = rustix::fs::open("/dev/null", flags, Mode::empty()).ok()?;
+    let stat = rustix::fs::fstat(&null).ok()?;
+    FileType::from_raw_mode(stat.st_mode).is_char_device().then_some(null)
+}
+
 /// Returns `true` if the errno may mean that the kernel, the file system or a seccomp filter does not support the call
 /// or a flag. EINVAL and EPERM may also have other causes.
-fn may_be_unknown(errno: Errno) -> bool {
+pub fn may_be_unknown(errno: Errno) -> bool {
     matches!(errno, Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM)
 }
 
@@ -262,7 +270,7 @@ pub(crate) fn last_errno() -> Errno {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use rustix::fs::{Mode, OFlags, open};
+    use rustix::fs::open;
     use std::fs;
     use std::io::Seek;
 

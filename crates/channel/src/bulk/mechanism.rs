@@ -44,7 +44,7 @@ pub type AcceptResult = Result<(Box<dyn Incoming>, Parcel), Unfit>;
 
 /// The outcome of receiving one buffer.
 #[doc(hidden)]
-pub type ReceiveResult = Result<(), Broken>;
+pub type FillResult = Result<(), Broken>;
 
 /// The memory that can be used again, and the outcome of sending it.
 pub(crate) type LentBack = (Option<LentRegion>, Result<(), WaitStop>);
@@ -150,8 +150,7 @@ pub trait Incoming: Send {
     /// Fills `into` with the buffer that `begin` announced. `into` has the length of that buffer and is not empty.
     /// Afterwards the caller confirms the buffer to the sender.
     #[allow(private_interfaces)]
-    fn receive(&mut self, begin: Note, into: &mut [u8], control: &mut BulkControl)
-    -> ReceiveResult;
+    fn receive(&mut self, begin: Note, into: &mut [u8], control: &mut BulkControl) -> FillResult;
 
     /// Receives the buffer as new memory. Returns `None` if the mechanism can only fill existing memory.
     #[allow(private_interfaces)]

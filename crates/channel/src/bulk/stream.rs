@@ -9,7 +9,7 @@ use thalweg_sys::Errno;
 
 use crate::bulk::control::{BulkControl, Note, Say};
 use crate::bulk::mechanism::{
-    AcceptResult, Broken, Incoming, Mechanism, OfferResult, Outgoing, Parcel, ReceiveResult,
+    AcceptResult, Broken, FillResult, Incoming, Mechanism, OfferResult, Outgoing, Parcel,
     TransferEnds,
 };
 use crate::shared::liveness::Gone;
@@ -113,7 +113,7 @@ pub(crate) fn deserted(control: &mut BulkControl) -> WaitStop {
 }
 
 impl StreamReceiver {
-    fn fill(&self, into: &mut [u8], control: &mut BulkControl) -> ReceiveResult {
+    fn fill(&self, into: &mut [u8], control: &mut BulkControl) -> FillResult {
         let (mut filled, mut ended) = (0, None);
         while filled < into.len() {
             let most = self.piece.min(into.len() - filled);
@@ -141,7 +141,7 @@ impl StreamReceiver {
 }
 
 impl Incoming for StreamReceiver {
-    fn receive(&mut self, _: Note, into: &mut [u8], control: &mut BulkControl) -> ReceiveResult {
+    fn receive(&mut self, _: Note, into: &mut [u8], control: &mut BulkControl) -> FillResult {
         control.watch_with(&self.fd);
         let filled = self.fill(into, control);
         if !self.shares_pages {

@@ -12,7 +12,7 @@ use rustix::fd::{AsFd, BorrowedFd};
 use std::ops::Deref;
 use std::time::Instant;
 
-/// Distance in bytes at which a consumer prefetches a frame of 64 bytes of payload.
+/// Distance in bytes from the frame that is read to the two cache lines that are prefetched.
 const AHEAD: u64 = 4 * ALIGN;
 
 /// The reading end of a ring. Dropping it closes the channel, and the producer then gets [`Error::Closed`].
@@ -179,8 +179,8 @@ impl Consumer {
     }
 
     fn check_frame(&mut self, at: u64, seq: u64) -> Result<usize> {
-        // Without this, the processor could request the lines of the payload and of the next frames only after the header
-        // has arrived, because the header contains the length.
+        // Prefetch lines of the payload and of later frames. The header contains the length, so the processor could
+        // otherwise request these lines only after the header has arrived.
         let unread = self.head - at;
         if unread > ALIGN {
             self.end.peer.prefetch(at + ALIGN);

@@ -136,6 +136,13 @@ mod tests {
     }
 
     #[test]
+    fn after_a_check_that_found_many_the_next_one_follows_at_once() {
+        let mut pace = PollPace { pauses: SHORTEST, ..PollPace::default() };
+        pace.found(100);
+        assert_eq!((pace.pauses(100 + ENOUGH - 1), pace.pauses(100 + ENOUGH)), (SHORTEST, 0));
+    }
+
+    #[test]
     fn a_question_and_its_answer_are_never_late() {
         assert_eq!(live(&mut PollPace::default(), 15_625 * EPOCH, ping_pong), (0, 0));
     }

@@ -5,12 +5,11 @@
 //! those pipes into the sinks, and removes the bytes from the source last. If a call is refused,
 //! plain read and write replace it.
 
-use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::{os::fd::OwnedFd, time::Instant};
 use thalweg_sys::{
     Errno,
     buffer::Buffer,
-    host,
+    host, io,
     pipe::{self, SpliceMode},
 };
 
@@ -57,7 +56,7 @@ pub(super) fn run(ride: &mut Ride<'_, '_>) -> Result<(), TransferStop> {
             return Ok(());
         }
     };
-    let nowhere = openat(CWD, "/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).ok();
+    let nowhere = io::open_null();
     ride.begin_share(INFO.name);
     while ride.goes_on() {
         let began = Instant::now();

@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
-use rustix::fs::{Advice, Mode, OFlags, fadvise, fstatfs, open};
+use rustix::fs::{Advice, fadvise, fstatfs};
 use thalweg_sys::{Errno, buffer::Buffer, copy, io};
 
 use super::{
@@ -174,7 +174,7 @@ fn read_in(file: &ServedFile, stretch: ByteRange, buffer: &mut Buffer) {
     if let Some(len) = NonZeroU64::new(stretch.len()) {
         let _ = fadvise(file, stretch.to, Some(len), Advice::WillNeed);
     }
-    let null = open("/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).ok();
+    let null = io::open_null();
     let mut at = stretch.from;
     while at < stretch.to {
         let most = PIECE.min((stretch.to - at) as usize);
@@ -221,6 +221,10 @@ mod tests {
     fn what_was_read_in_is_in_memory() {
         let place = tempfile::tempdir().unwrap();
         std::fs::write(place.path().join("file"), vec![1; 300_000]).unwrap();
+        // Drops the pages, unless the file system is tmpfs.
+        let written = std::fs::File::open(place.path().join("file")).unwrap();
+        written.sync_all().unwrap();
+        fadvise(&written, 0, None, Advice::DontNeed).unwrap();
         let root = ServedRoot::open(place.path(), FollowLinks::Never).unwrap();
         let Ok(ServedEntry::File(file)) = root.find(Path::new("file"), None) else { panic!() };
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());

@@ -54,19 +54,15 @@ impl FileSync {
         }
     }
 
-    /// Performs the sync. Fails also if an earlier sync of this copy to the file system `whole` failed. `len`: number of
-    /// bytes written, for the error.
+    /// Performs the sync. Also fails if an earlier sync of the file system `whole` failed. `len`: number of bytes written,
+    /// for the error.
     pub fn perform(self, file: &OwnedFd, len: u64, whole: Option<&WholeSync>) -> Attempt<()> {
         let synced = match self {
             Self::Nothing => return Ok(()),
             Self::Data => io::sync_data(file).map_err(failed("fdatasync")),
             Self::All => io::sync(file).map_err(failed("fsync")),
         };
-        if let (Err(error), Some(whole)) = (&synced, whole) {
-            whole.note(*error);
-        }
-        synced
-            .and_then(|()| whole.map_or(Ok(()), WholeSync::check))
-            .map_err(|error| CopyFailure::Sink(error.call, error.errno, len))
+        let settled = WholeSync::settle(whole, synced);
+        settled.map_err(|error| CopyFailure::Sink(error.call, error.errno, len))
     }
 }

@@ -262,7 +262,9 @@ impl<'c> FileCopy<'c, '_> {
 
     /// Syncs the copy and gives it its name.
     fn install(&mut self, file: &mut Prepared<'_>, sync: FileSync) -> Attempt<PublishOutcome> {
-        sync.perform(file.sink.fd(), size(self.source.stat), self.worker.run.whole.as_ref())?;
+        let is_covered = self.entry.directory.is_synced_whole && !self.destination.is_elsewhere();
+        let whole = self.worker.run.whole.as_ref().filter(|_| is_covered);
+        sync.perform(file.sink.fd(), size(self.source.stat), whole)?;
         let forgotten = file.journal.as_mut().map_or(Ok(()), JournalKeeper::forget);
         forgotten.map_err(at_sink("unlinkat"))?;
         let (options, stat, existing) =

@@ -10,6 +10,9 @@ use thalweg_sys::{Errno, host::filesystem, io};
 
 use crate::{fs::list::DIRECTORY, identity::Id};
 
+/// Up to this many files are synced one by one: syncfs(2) also writes data of other processes.
+const FEW: usize = 4;
+
 /// A file system that one `syncfs` brings to stable storage as a whole.
 #[derive(Debug)]
 pub struct WholeSync {
@@ -37,27 +40,37 @@ impl WholeSync {
     /// Brings everything to stable storage. After the first failure, every later call returns that failure.
     pub fn sync(&self) -> Result<(), CallFailed> {
         let synced = io::sync_filesystem(&self.fd).map_err(failed("syncfs"));
-        if let Err(failed) = synced {
-            self.note(failed);
+        if let Err(failed) = synced.as_ref()
+            && !io::may_be_unknown(failed.errno)
+        {
+            let _ = self.failed.set(*failed);
         }
-        synced.and_then(|()| self.check())
+        synced.and_then(|()| self.first_failure())
     }
 
-    /// Records a failed sync, unless the kernel or a filter refused the call.
-    pub(crate) fn note(&self, failed: CallFailed) {
-        if !is_refused(failed.errno) {
-            let _ = self.failed.set(failed);
+    /// Syncs `count` complete files before they are published. Returns `false` if each file must be synced separately:
+    /// there are few files, or syncfs(2) is not available. After an error, no file may be published. A sync of each
+    /// file would then succeed although its data may be lost, because the kernel has already written its pages to the
+    /// cache of the disk.
+    pub fn sync_batch(whole: Option<&Self>, count: usize) -> Result<bool, CallFailed> {
+        let Some(whole) = whole.filter(|_| count > FEW) else { return Ok(false) };
+        match whole.sync() {
+            Err(failed) if io::may_be_unknown(failed.errno) => Ok(false),
+            synced => synced.map(|()| true),
         }
     }
 
-    /// Returns the first failure of a sync. A disk that fails to flush its cache may lose data of any file, and the
-    /// next sync of that file succeeds, because the kernel has already written its pages.
-    pub(crate) fn check(&self) -> Result<(), CallFailed> {
+    /// Returns the result of the sync of one file: its own failure, or else an earlier failure on the same file system.
+    /// When a disk fails to flush its cache (EIO), it may lose data of any file.
+    pub fn settle(whole: Option<&Self>, synced: Result<(), CallFailed>) -> Result<(), CallFailed> {
+        let Some(whole) = whole else { return synced };
+        if let Err(failed @ CallFailed { errno: Errno::IO, .. }) = synced {
+            let _ = whole.failed.set(failed);
+        }
+        synced.and_then(|()| whole.first_failure())
+    }
+
+    fn first_failure(&self) -> Result<(), CallFailed> {
         self.failed.get().map_or(Ok(()), |failed| Err(*failed))
     }
-}
-
-/// Returns `true` if this error shows that a sync was not even tried.
-pub(crate) fn is_refused(errno: Errno) -> bool {
-    matches!(errno, Errno::NOSYS | Errno::PERM | Errno::INVAL | Errno::OPNOTSUPP)
 }

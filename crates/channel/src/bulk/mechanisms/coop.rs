@@ -10,8 +10,8 @@ use super::process_vm::{callable, read_all, readable};
 use crate::bulk::control::{BulkControl, Note, Say};
 use crate::bulk::joint::{Joint, PAGE};
 use crate::bulk::mechanism::{
-    AcceptResult, Broken, Incoming, Mechanism, OfferResult, Outgoing, Parcel, PeerToken,
-    ReceiveResult, TransferEnds,
+    AcceptResult, Broken, FillResult, Incoming, Mechanism, OfferResult, Outgoing, Parcel,
+    PeerToken, TransferEnds,
 };
 use crate::shared::stop::{WaitStop, unfit};
 
@@ -195,12 +195,7 @@ impl CoopReceiver {
 }
 
 impl Incoming for CoopReceiver {
-    fn receive(
-        &mut self,
-        begin: Note,
-        into: &mut [u8],
-        control: &mut BulkControl,
-    ) -> ReceiveResult {
+    fn receive(&mut self, begin: Note, into: &mut [u8], control: &mut BulkControl) -> FillResult {
         control.check()?;
         control.tell(Note::new(Say::Ready, &[into.as_mut_ptr() as u64]))?;
         let outcome = self.read(begin.words[1], into, control);

@@ -15,7 +15,7 @@ use thalweg_sys::{
 use super::unix_stream;
 use crate::bulk::control::{BulkControl, Note, Say};
 use crate::bulk::mechanism::{
-    AcceptResult, Broken, Incoming, Mechanism, OfferResult, Outgoing, Parcel, ReceiveResult,
+    AcceptResult, Broken, FillResult, Incoming, Mechanism, OfferResult, Outgoing, Parcel,
     TransferEnds,
 };
 use crate::bulk::stream;
@@ -200,7 +200,7 @@ impl UringEnd {
 }
 
 impl Incoming for UringReceiver {
-    fn receive(&mut self, _: Note, into: &mut [u8], control: &mut BulkControl) -> ReceiveResult {
+    fn receive(&mut self, _: Note, into: &mut [u8], control: &mut BulkControl) -> FillResult {
         let end = &mut self.0;
         control.watch_with(&end.socket);
         let (mut filled, mut slot) = (0, 0);

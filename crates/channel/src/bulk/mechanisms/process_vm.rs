@@ -7,7 +7,7 @@ use thalweg_sys::{Errno, remote};
 
 use crate::bulk::control::{BulkControl, Note, Say};
 use crate::bulk::mechanism::{
-    AcceptResult, Broken, Incoming, Mechanism, OfferResult, Outgoing, Parcel, ReceiveResult,
+    AcceptResult, Broken, FillResult, Incoming, Mechanism, OfferResult, Outgoing, Parcel,
     TransferEnds,
 };
 use crate::shared::stop::{WaitStop, unfit};
@@ -119,12 +119,7 @@ impl Outgoing for ProcessVmSender {
 }
 
 impl Incoming for ProcessVmReceiver {
-    fn receive(
-        &mut self,
-        begin: Note,
-        into: &mut [u8],
-        control: &mut BulkControl,
-    ) -> ReceiveResult {
+    fn receive(&mut self, begin: Note, into: &mut [u8], control: &mut BulkControl) -> FillResult {
         control.check()?;
         let mut delivered = 0;
         for piece in into.chunks_mut(self.chunk) {

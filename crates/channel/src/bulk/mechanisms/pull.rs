@@ -9,7 +9,7 @@ use thalweg_sys::region::{Region, SealFlags, Sharing, is_sealed};
 use crate::bulk::control::{BulkControl, Note, ReceivedControl, Say};
 use crate::bulk::control_message::{ControlKind, ControlMessage};
 use crate::bulk::mechanism::{
-    AcceptResult, Incoming, LentBack, Mechanism, OfferResult, Outgoing, Parcel, ReceiveResult,
+    AcceptResult, FillResult, Incoming, LentBack, Mechanism, OfferResult, Outgoing, Parcel,
     TransferEnds,
 };
 use crate::bulk::memory::{Handing, LentRegion, STREAM, Stores, copy_out};
@@ -150,12 +150,7 @@ impl PullReceiver {
 }
 
 impl Incoming for PullReceiver {
-    fn receive(
-        &mut self,
-        begin: Note,
-        into: &mut [u8],
-        control: &mut BulkControl,
-    ) -> ReceiveResult {
+    fn receive(&mut self, begin: Note, into: &mut [u8], control: &mut BulkControl) -> FillResult {
         let wanted = begin.words[1];
         if !self.known.iter().any(|(id, _)| *id == wanted) && self.learn(control)? != wanted {
             return Err(WaitStop::corrupt("the peer passed memory other than announced").into());

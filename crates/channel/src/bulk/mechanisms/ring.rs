@@ -11,7 +11,7 @@ use thalweg_sys::region::{Region, SealFlags, Sharing, is_sealed, seal};
 use crate::bulk::control::{BulkControl, Note, Say};
 use crate::bulk::joint::NAME;
 use crate::bulk::mechanism::{
-    AcceptResult, Broken, Incoming, Mechanism, OfferResult, Outgoing, Parcel, ReceiveResult,
+    AcceptResult, Broken, FillResult, Incoming, Mechanism, OfferResult, Outgoing, Parcel,
     TransferEnds,
 };
 use crate::bulk::memory::{STREAM, Stores, copy_in, copy_out};
@@ -244,12 +244,7 @@ impl Outgoing for SlotSender {
 }
 
 impl Incoming for SlotReceiver {
-    fn receive(
-        &mut self,
-        begin: Note,
-        into: &mut [u8],
-        control: &mut BulkControl,
-    ) -> ReceiveResult {
+    fn receive(&mut self, begin: Note, into: &mut [u8], control: &mut BulkControl) -> FillResult {
         let ring = &mut self.slots;
         let share = ring.told(begin.words[1])?;
         let stores = Stores::of(self.stream, into.len());

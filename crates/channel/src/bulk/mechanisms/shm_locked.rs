@@ -13,7 +13,7 @@ use crate::bulk::control::{BulkControl, Note, ReceivedControl, Say};
 use crate::bulk::control_message::{ControlKind, ControlMessage};
 use crate::bulk::joint::{Joint, PAGE};
 use crate::bulk::mechanism::{
-    AcceptResult, Broken, Incoming, Mechanism, OfferResult, Outgoing, Parcel, ReceiveResult,
+    AcceptResult, Broken, FillResult, Incoming, Mechanism, OfferResult, Outgoing, Parcel,
     TransferEnds,
 };
 use crate::bulk::memory::{Stores, copy_in, copy_out};
@@ -184,12 +184,7 @@ impl ShmReceiver {
 }
 
 impl Incoming for ShmReceiver {
-    fn receive(
-        &mut self,
-        begin: Note,
-        into: &mut [u8],
-        control: &mut BulkControl,
-    ) -> ReceiveResult {
+    fn receive(&mut self, begin: Note, into: &mut [u8], control: &mut BulkControl) -> FillResult {
         if begin.words[1] != 0 || self.shared.is_none() {
             self.shared = None;
             self.shared = Some(Self::learn(control)?);

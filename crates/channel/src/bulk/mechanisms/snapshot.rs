@@ -11,8 +11,8 @@ use crate::bulk::control::{BulkControl, Note, ReceivedControl, Say};
 use crate::bulk::control_message::{ControlKind, ControlMessage};
 use crate::bulk::joint::NAME;
 use crate::bulk::mechanism::{
-    AcceptResult, Broken, Incoming, LentBack, Mechanism, OfferResult, Outgoing, Parcel,
-    ReceiveResult, TransferEnds,
+    AcceptResult, Broken, FillResult, Incoming, LentBack, Mechanism, OfferResult, Outgoing, Parcel,
+    TransferEnds,
 };
 use crate::bulk::memory::{Handing, LentRegion, MappedBytes, STREAM, Stores, copy_out};
 use crate::shared::stop::{WaitStop, unfit};
@@ -120,12 +120,7 @@ fn taken(len: u64, control: &mut BulkControl) -> Result<(rustix::fd::OwnedFd, us
 }
 
 impl Incoming for SnapshotReceiver {
-    fn receive(
-        &mut self,
-        begin: Note,
-        into: &mut [u8],
-        control: &mut BulkControl,
-    ) -> ReceiveResult {
+    fn receive(&mut self, begin: Note, into: &mut [u8], control: &mut BulkControl) -> FillResult {
         let (fd, len) = taken(begin.words[0], control)?;
         let region = Region::of_file(&fd, len, Sharing::Read);
         let region = region.map_err(|errno| WaitStop::refused("mmap", errno))?;

@@ -17,7 +17,9 @@ use thalweg_core::atomic_file::{
 use thalweg_sys::{Errno, io};
 use thalweg_tree::{
     AttributeDifferences, KeptEntries,
-    install::{EntryAttributes, EntryXattrs, InheritFrom, KeptPath, inherit_from_replaced},
+    install::{
+        EntryAttributes, EntryXattrs, InheritFrom, KeptPath, WholeSync, inherit_from_replaced,
+    },
 };
 
 use super::{
@@ -279,6 +281,7 @@ impl FileSink<'_> {
         mut self,
         wanted: &WantedFile,
         install: InstallPolicy<'_>,
+        whole: Option<&WholeSync>,
         waits: bool,
     ) -> Result<PublishedFile, FetchError> {
         if let Self::Hidden(file) = &self
@@ -296,10 +299,10 @@ impl FileSink<'_> {
         };
         match self {
             Self::Hidden(file) if parked.is_none() => {
-                publish(file, wanted, install, Some(install.fsync))?;
+                publish(file, wanted, install, install.fsync, whole)?;
             }
             Self::Own(fd) if install.fsync != Fsync::Never => {
-                io::sync(&fd).map_err(failed("fsync"))?;
+                WholeSync::settle(whole, io::sync(&fd).map_err(failed("fsync")))?;
             }
             Self::Hidden(..) | Self::Own(_) => {}
         }
@@ -317,20 +320,22 @@ fn give(
     Ok(attributes.give(fd.as_fd())?)
 }
 
-/// Publishes a file under its name, and syncs it first as `fsync` requires.
+/// Publishes a file under its name, and syncs it first as `fsync` requires. `whole` is the file system of the tree.
 pub fn publish(
     mut file: AtomicFile<BorrowedFd<'_>, &CStr>,
     wanted: &WantedFile,
     install: InstallPolicy<'_>,
-    fsync: Option<Fsync>,
+    fsync: Fsync,
+    whole: Option<&WholeSync>,
 ) -> Result<(), FetchError> {
     // Syncs the data before the file gets its name, even if the file is new. A later fetch treats a file with the
     // listed size and time as complete, because it cannot compare the bytes with those of the server.
-    match fsync {
-        None | Some(Fsync::Never) => {}
-        Some(Fsync::Auto) => io::sync_data(&file.fd).map_err(failed("fdatasync"))?,
-        Some(Fsync::Always) => io::sync(&file.fd).map_err(failed("fsync"))?,
-    }
+    let synced = match fsync {
+        Fsync::Never => Ok(()),
+        Fsync::Auto => io::sync_data(&file.fd).map_err(failed("fdatasync")),
+        Fsync::Always => io::sync(&file.fd).map_err(failed("fsync")),
+    };
+    WholeSync::settle(whole, synced)?;
     if let Some(kept) = install.kept(&wanted.path).filter(|_| wanted.replaces) {
         kept.keep(file.folder(), file.name())?;
     }

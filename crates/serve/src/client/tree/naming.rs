@@ -1,16 +1,16 @@
 //! Small files received into an existing directory: many of them share one sync before they are published.
 
 use thalweg_core::atomic_file::{Fsync, Parked};
+use thalweg_tree::install::WholeSync;
 
 use super::{
     files::{WantedFile, publish},
     job::TreeJob,
 };
+use crate::client::FetchError;
 
 /// Largest number of waiting files per connection: enough to share the cost of a sync.
 const MOST: usize = 64;
-/// Up to this many files are synced one by one: syncfs(2) may have to wait for writes of other processes.
-const FEW: usize = 4;
 
 /// Complete files of one connection that are not published yet.
 #[derive(Default)]
@@ -39,13 +39,15 @@ impl Naming {
     /// them.
     pub fn finish(&mut self, job: &TreeJob<'_>) {
         let waiting = std::mem::take(&mut self.waiting);
-        let whole = job.whole.filter(|_| waiting.len() > FEW);
-        let is_synced = whole.is_some_and(|whole| whole.sync().is_ok());
+        let is_synced = WholeSync::sync_batch(job.whole, waiting.len());
         for (wanted, file) in waiting {
             let file = file.unpark(std::os::fd::AsFd::as_fd(&wanted.directory.fd), &*wanted.name);
-            // Without a common sync, each file is synced separately. After a failed one, this shows which files lost
-            // bytes.
-            match publish(file, &wanted, job.install, (!is_synced).then_some(job.install.fsync)) {
+            let fsync = |is_synced: bool| if is_synced { Fsync::Never } else { job.install.fsync };
+            let published = is_synced
+                .map(fsync)
+                .map_err(FetchError::from)
+                .and_then(|fsync| publish(file, &wanted, job.install, fsync, job.whole));
+            match published {
                 Ok(()) => job.account.fetched(&wanted),
                 Err(error) => job.account.missed(&wanted.path, error),
             }

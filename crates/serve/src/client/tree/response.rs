@@ -49,7 +49,7 @@ impl FileResponse<'_, '_> {
         };
         let received = self.receive(&sink);
         let verified = received.and_then(|()| verify(job, head, &sink));
-        let published = verified.and_then(|()| sink.publish(wanted, job.install, waits));
+        let published = verified.and_then(|()| sink.publish(wanted, job.install, job.whole, waits));
         if published.is_err() {
             job.install.take_back(wanted);
         }

@@ -50,7 +50,7 @@ impl ServeWorker {
 
     /// Creates the connection of an accepted socket, unless its address has reached its limit.
     fn admit(&mut self, socket: OwnedFd, client: Option<SocketAddrAny>) {
-        // The client may have connected after a change of the profile with a pending wake-up event.
+        // The profile may have changed before the client connected, and the wake-up event for it may still be pending.
         self.parts.tools.look_at_policy();
         // A socket on `::` reports IPv4 clients with IPv4-mapped IPv6 addresses.
         let client = client.and_then(|client| SocketAddr::try_from(client).ok());

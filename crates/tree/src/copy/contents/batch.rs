@@ -19,16 +19,12 @@ use crate::{
         durable::FileSync,
         name_at::NameAt,
         task::WaitingFile,
-        whole_sync::{WholeSync, is_refused},
+        whole_sync::WholeSync,
         worker::CopyWorker,
     },
     error::Attempt,
     identity::size,
 };
-
-/// Maximum number of files that are synced one by one. For so few files, syncfs(2) may cost more, because it also
-/// writes data of other processes.
-const FEW: usize = 4;
 
 /// Queues a small file, which gets its name after the next common sync. Returns `false` if the file cannot wait.
 pub(crate) fn let_wait(
@@ -64,17 +60,10 @@ pub(crate) fn let_wait(
 /// complete. Files that cannot be published are added to [`CopyWorker::to_repeat`].
 pub(crate) fn name_waiting(worker: &mut CopyWorker<'_>) {
     let waiting = std::mem::take(&mut worker.waiting);
-    let whole = worker.run.whole.as_ref().filter(|_| waiting.len() > FEW);
-    let synced = whole.map(WholeSync::sync);
+    let is_synced = WholeSync::sync_batch(worker.run.whole.as_ref(), waiting.len());
     for WaitingFile { entry: queued, stat, there, file, sync } in waiting {
         let entry = queued.entry();
-        let sync = match synced {
-            Some(Ok(())) => Ok(FileSync::Nothing),
-            // Each file may have lost bytes, even if its own sync would succeed.
-            Some(Err(failed)) if !is_refused(failed.errno) => Err(failed),
-            // Without a common sync, each file is synced separately.
-            _ => Ok(sync),
-        };
+        let sync = is_synced.map(|is_synced| if is_synced { FileSync::Nothing } else { sync });
         match name_one(worker, &entry, &stat, file, there.as_ref(), sync) {
             Ok(true) => {}
             Ok(false) => {
