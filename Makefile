@@ -108,7 +108,7 @@ campaign: ## long: kill KILLS processes at each end of rings and bulk transfers,
 	THALWEG_MESSAGES=100000 $(CARGO) test --locked --package thalweg-channel --test channel -- java:: --nocapture
 	THALWEG_DEPTH=3000 $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario -- far_deeper
 	THALWEG_CASES=1000 $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario -- cp_differential:: random_trees:: --nocapture
-	THALWEG_CASES=10000 $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario -- sync_differential:: sync_faults:: sync_safety:: sync_operands::random --nocapture
+	THALWEG_CASES=10000 $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario -- sync_differential:: sync_faults:: sync_safety:: sync_operands::random remote_filters::random --nocapture
 	THALWEG_CASES=10000 $(CARGO) test --locked --package thalweg-tree $(FEATURES) --test tree -- exclude:: filter_files:: --nocapture
 	THALWEG_SAMPLE=1 THALWEG_MESSAGES=100000 $(CARGO) test --locked --package thalweg-capi --test capi -- both_ways messages what --nocapture
 	THALWEG_ALLOCATIONS=1000000 $(CARGO) test --locked --package thalweg-capi --test capi -- out_of_memory:: --nocapture

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bytes;
 mod dice;
 mod executable;
 mod files;

@@ -60,7 +60,7 @@ fn hostile_clients_cost_bounded_memory_and_no_request_of_others_fails() {
     let test = "hostile_clients_cost_bounded_memory";
     let names = from_env("THALWEG_BUDGET_NAMES", 20_000);
     let count = from_env("THALWEG_BUDGET_CLIENTS", 60);
-    let time = Duration::from_secs(from_env("THALWEG_BUDGET_SECONDS", 8));
+    let time = Duration::from_secs(from_env("THALWEG_BUDGET_SECONDS", 4));
     let room = raise_open_files();
     if room < count + 1000 {
         return skip(test, &format!("{count} clients, but the limit of open files is {room}"));

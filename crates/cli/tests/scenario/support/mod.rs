@@ -1,6 +1,5 @@
-//! Helpers of the scenarios: running the binary, scratch directories, mounts, skips, bytes that show their origin.
+//! Helpers of the scenarios: running the binary, scratch directories, mounts, skips.
 
-pub mod bytes;
 pub mod deny;
 pub mod fleet;
 pub mod fuse;
@@ -24,4 +23,4 @@ pub use run::{Ran, Running, run, shell, thalweg};
 pub use scratch::Scratch;
 pub use served::Served;
 pub use skip::skip;
-pub use thalweg_testing::names;
+pub use thalweg_testing::{bytes, names};

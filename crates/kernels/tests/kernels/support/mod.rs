@@ -135,6 +135,16 @@ pub fn beside(from: usize, n: usize) -> usize {
     (6 * from + n) % 64
 }
 
+/// Returns the sizes that this run tests. Loops take other branches at small sizes and at edges, so those are always
+/// tested, and a sixth of the others.
+fn sampled_sizes(name: &str, dense: usize, most: usize) -> Vec<usize> {
+    // Miri has no clock for the seed, and tests small sizes only.
+    let mut sample = (!cfg!(miri)).then(|| Sample::new(name, 6));
+    let mut is_tested =
+        |n: &usize| *n < 1024 || *n > dense || sample.as_mut().is_none_or(Sample::takes);
+    sizes(dense, most).into_iter().filter(|n| is_tested(n)).collect()
+}
+
 /// Checks a copy kernel with all sizes and misalignments.
 pub fn copies_like_the_oracle(row: &'static Kernel) {
     let ready = row.ready().expect("an available row");
@@ -147,15 +157,7 @@ pub fn copies_like_the_oracle(row: &'static Kernel) {
     };
     let step = if cfg!(miri) { 31 } else { 1 };
     let mut bench = Bench::new(most + 512);
-    // Under Miri, there is no clock for the seed, and only small sizes are tested.
-    let mut sample = (!cfg!(miri)).then(|| Sample::new(row.name, 6));
-    for n in sizes(dense, most) {
-        // Loops take other branches at small sizes and at edges, so those are always tested. Each run tests a sixth of
-        // the other sizes.
-        let always = n < 1024 || n > dense;
-        if !always && !sample.as_mut().is_none_or(Sample::takes) {
-            continue;
-        }
+    for n in sampled_sizes(row.name, dense, most) {
         for from in (0..64).step_by(if n > dense { 13 } else { step }) {
             bench.copy(n, (from, beside(from, n)), |sink, source| ready.copy(sink, source));
         }
@@ -219,7 +221,7 @@ pub fn fills_like_the_oracle(row: &'static Fill) {
     let (dense, most) = if cfg!(miri) { (70, 70) } else { (8192, 1 << 17) };
     let step = if cfg!(miri) { 31 } else { 1 };
     let mut bench = Bench::new(most + 512);
-    for n in sizes(dense, most) {
+    for n in sampled_sizes(row.name, dense, most) {
         for to in (0..64).step_by(if n > dense { 13 } else { step }) {
             bench.fill(n, to, |sink, byte| ready.fill(sink, byte));
         }

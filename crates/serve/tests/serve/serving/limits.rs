@@ -166,7 +166,7 @@ fn listings_without_a_reader_are_truncated_before_memory_is_used_up() {
     let place = TestSite::with(|options| {
         options.threads = Some(1);
         options.metrics = true;
-        options.memory = 512 << 10;
+        options.memory = 128 << 10;
     });
     let long = "n".repeat(200);
     for (directory, files) in [("d", 2000), ("short", 50)] {
@@ -175,7 +175,7 @@ fn listings_without_a_reader_are_truncated_before_memory_is_used_up() {
             File::create(x.with_file_name(format!("{long}{number}"))).unwrap();
         }
     }
-    let unread: Vec<Client> = (0..40)
+    let unread: Vec<Client> = (0..10)
         .map(|number| {
             let mut client = place.connect();
             // The answers together are larger than the socket buffers of a connection. The number of short answers

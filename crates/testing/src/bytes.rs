@@ -28,6 +28,7 @@ fn word(seed: u64, n: u64) -> u64 {
     z ^ (z >> 31)
 }
 
+/// Returns the first `len` bytes of `seed`.
 pub fn of(seed: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     fill(seed, 0, &mut bytes);
@@ -35,34 +36,50 @@ pub fn of(seed: u64, len: usize) -> Vec<u8> {
 }
 
 /// Makes a file of `len` bytes of `seed`.
+///
+/// # Panics
+/// If the file cannot be written.
 pub fn write(path: &Path, seed: u64, len: u64) {
-    let mut file = File::create(path).unwrap();
+    let mut file = File::create(path).expect("a new file");
     let mut buffer = vec![0; BLOCK];
     let mut at = 0;
     while at < len {
         let count = (len - at).min(BLOCK as u64) as usize;
         fill(seed, at, &mut buffer[..count]);
-        file.write_all(&buffer[..count]).unwrap();
+        file.write_all(&buffer[..count]).expect("room for the bytes");
         at += count as u64;
     }
 }
 
 /// Writes `len` bytes of `seed` into a file at `offset`, and keeps the rest.
+///
+/// # Panics
+/// If the file does not exist or cannot be written.
 pub fn write_at(path: &Path, seed: u64, offset: u64, len: usize) {
     let mut bytes = vec![0; len];
     fill(seed, offset, &mut bytes);
-    File::options().write(true).open(path).unwrap().write_all_at(&bytes, offset).unwrap();
+    existing(path).write_all_at(&bytes, offset).expect("room for the bytes");
 }
 
 /// Changes one byte, and restores the modification time.
+///
+/// # Panics
+/// If the file does not exist or cannot be written.
 pub fn spoil(path: &Path, at: u64) {
-    let file = File::options().write(true).open(path).unwrap();
-    let modified = file.metadata().unwrap().modified().unwrap();
-    file.write_all_at(b"X", at).unwrap();
-    file.set_modified(modified).unwrap();
+    let file = existing(path);
+    let modified = file.metadata().and_then(|metadata| metadata.modified());
+    file.write_all_at(b"X", at).expect("room for a byte");
+    file.set_modified(modified.expect("a time")).expect("the time again");
 }
 
-/// Panics with the first difference unless a file has exactly the first `len` bytes of `seed`.
+fn existing(path: &Path) -> File {
+    File::options().write(true).open(path).expect("an existing file")
+}
+
+/// Checks that a file has exactly the first `len` bytes of `seed`.
+///
+/// # Panics
+/// If the file differs (the message has the place), or cannot be read.
 #[track_caller]
 pub fn expect(path: &Path, seed: u64, len: u64) {
     if let Err(difference) = compare(path, seed, len) {
