@@ -23,6 +23,7 @@ import media  # noqa: E402, F401
 import link  # noqa: E402, F401
 import rings  # noqa: E402, F401
 import copies  # noqa: E402, F401
+import languages  # noqa: E402, F401
 import memory  # noqa: E402, F401
 import machine  # noqa: E402
 import page  # noqa: E402

@@ -1,9 +1,10 @@
 /* Sends a message to another process and back, over two channels. Run it on an idle machine.
  *   cc -O2 pingpong.c $(pkg-config --cflags --libs thalweg) -o pingpong
- *   pingpong ping|pong DIR [spin|hybrid|block] [ROUNDS] [BATCHES] [BYTES]
- * The other process may also be the Rust or Java version of this program, which has the same arguments. peers/pingpong
- * runs all pairs of versions in turn. `pong` listens, and answers until `ping` ends. `ping` prints the nanoseconds of a
- * round trip: the median, the minimum and the maximum of the batches. */
+ *   pingpong ping|pong DIR|fd:N,M [spin|hybrid|block] [ROUNDS] [BATCHES] [BYTES]
+ * The other process may also be the Rust or Java version of this program, which has the same arguments. peers/speed
+ * runs all versions in turn. `pong` listens in DIR, and answers until `ping` ends. N and M are inherited sockets, which
+ * are used instead: one for each channel. `ping` prints the nanoseconds of a round trip: the median, the minimum and
+ * the maximum of the batches. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -41,19 +42,52 @@ static void address(char *to, size_t room, const char *place, const char *name)
     }
 }
 
+/* The names of the sockets in DIR. */
+static const char *const names[] = { "there", "back" };
+
+/* Creates the link of a channel over an inherited socket. Returns NULL if `place` is a directory. */
+static tw_link *inherited(const char *place, int channel)
+{
+    tw_link *link;
+    int fds[2];
+
+    if (sscanf(place, "fd:%d,%d", &fds[0], &fds[1]) != 2)
+        return NULL;
+    must(tw_link_of_fd(fds[channel], TW_SAME_USER, &link, &error));
+    return link;
+}
+
 /* Connects to the other process. Retries until that process listens. */
-static tw_link *join(const char *place, const char *name)
+static tw_link *join(const char *place, int channel)
 {
     char at[100];
-    tw_link *link;
+    tw_link *link = inherited(place, channel);
     tw_status status;
     int64_t end = now_ns() + patience_ns;
 
-    address(at, sizeof at, place, name);
+    if (link)
+        return link;
+    address(at, sizeof at, place, names[channel]);
     while ((status = tw_link_connect(at, TW_SAME_USER, patience_ns, &link, &error)) == TW_SYSTEM &&
            (error.os_error == ENOENT || error.os_error == ECONNREFUSED) && now_ns() < end)
         nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
     must(status);
+    return link;
+}
+
+/* Waits for the other process. */
+static tw_link *accepted(const char *place, int channel)
+{
+    char at[100];
+    tw_link *link = inherited(place, channel);
+    tw_listener *from;
+
+    if (link)
+        return link;
+    address(at, sizeof at, place, names[channel]);
+    must(tw_listener_bind(at, TW_SAME_USER, &from, &error));
+    must(tw_listener_accept(from, patience_ns, &link, &error));
+    tw_listener_close(from);
     return link;
 }
 
@@ -86,10 +120,10 @@ static void ping(const char *place, const tw_channel_options *options, long roun
 {
     tw_producer *there;
     tw_consumer *back;
-    tw_link *link = join(place, "there");
+    tw_link *link = join(place, 0);
 
     must(tw_producer_open(&link, options, patience_ns, &there, &error));
-    link = join(place, "back");
+    link = join(place, 1);
     must(tw_consumer_open(&link, options, patience_ns, &back, &error));
     void *message = calloc(bytes + 1, 1);
     double *times = calloc(batches, sizeof *times);
@@ -108,25 +142,6 @@ static void ping(const char *place, const tw_channel_options *options, long roun
     free(times);
 }
 
-static tw_listener *listener(const char *place, const char *name)
-{
-    char at[100];
-    tw_listener *made;
-
-    address(at, sizeof at, place, name);
-    must(tw_listener_bind(at, TW_SAME_USER, &made, &error));
-    return made;
-}
-
-static tw_link *accepted(tw_listener *from)
-{
-    tw_link *link;
-
-    must(tw_listener_accept(from, patience_ns, &link, &error));
-    tw_listener_close(from);
-    return link;
-}
-
 static void pong(const char *place, const tw_channel_options *options)
 {
     const void *message;
@@ -134,11 +149,10 @@ static void pong(const char *place, const tw_channel_options *options)
     tw_consumer *there;
     tw_producer *back;
     tw_status status;
-    tw_listener *first = listener(place, "there"), *second = listener(place, "back");
-    tw_link *link = accepted(first);
+    tw_link *link = accepted(place, 0);
 
     must(tw_consumer_open(&link, options, patience_ns, &there, &error));
-    link = accepted(second);
+    link = accepted(place, 1);
     must(tw_producer_open(&link, options, patience_ns, &back, &error));
     while ((status = tw_consumer_receive(there, TW_FOREVER, &message, &length, &error)) == TW_OK) {
         must(tw_producer_send(back, message, length, TW_FOREVER, &error));

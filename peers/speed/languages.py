@@ -1,0 +1,127 @@
+"""Rows between two processes in one language or two: a message there and back, compared with C."""
+
+import os
+import resource
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from lab import ROOT, Lab, nothing, quiet
+from measure import Failed, Usage, end_with_parent
+from row import Plan, Skip, Variant, row
+
+sys.path.append(str(ROOT / "peers"))
+import jdk  # noqa: E402
+
+SECTION = "Languages"
+# Batches that `ping` measures.
+BATCHES = 21
+# Seconds after which a sample counts as hanging.
+HANGS = 300
+
+
+def c(lab: Lab) -> list[object]:
+    archive = Path(lab.thalweg).parent / "libthalweg_c.a"
+    if not archive.exists():
+        raise Skip(f"{archive} does not exist: make programs")
+    return [lab.compile(ROOT / "crates/capi/examples/pingpong.c", f"-I{ROOT}/crates/capi/include", archive, "-lgcc_s", "-lm")]
+
+
+def rust(lab: Lab) -> list[object]:
+    program = Path(lab.thalweg).parent / "examples/pingpong"
+    if not program.exists():
+        raise Skip(f"{program} does not exist: cargo build --release -p thalweg-channel --example pingpong")
+    return [program]
+
+
+def java(_: Lab) -> list[object]:
+    home = jdk.find()
+    places = [ROOT / "java/target" / name for name in ("classes", "test-classes")]
+    if not home or not (places[1] / "dev/thalweg/ring/PingPong.class").exists():
+        raise Skip(f"it needs a JDK {jdk.LEAST}, make jars and tests/setup/java test-compile")
+    return [home / "bin/java", "--enable-native-access=ALL-UNNAMED", "-cp", os.pathsep.join(map(str, places)), "dev.thalweg.ring.PingPong"]
+
+
+def python(lab: Lab) -> list[object]:
+    wheels = sorted((ROOT / "target/wheels").glob("*.whl"))
+    if not wheels:
+        raise Skip("target/wheels has no wheel: make wheel")
+    place = lab.directory(lab.memory, "python")
+    quiet(sys.executable, "-m", "venv", place)
+    quiet(place / "bin/pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-index", wheels[-1])
+    return [place / "bin/python", "-B", Path(__file__).with_name("pingpong.py")]
+
+
+PROGRAMS = {"C": c, "Rust": rust, "Java": java, "Python": python}
+
+
+def round_trips(sides: list[list[object]], wait: str, trips: int, is_inherited: bool) -> Callable[[Path], Usage]:
+    """Measures a round trip between two processes, a core each. The first one reports the wall time."""
+
+    def run(_: Path) -> Usage:
+        links = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2 if is_inherited else 0)]
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        with tempfile.TemporaryDirectory() as folder, ExitStack() as processes:
+            running = []
+            for side, (words, role) in enumerate(zip(sides, ("ping", "pong"), strict=True)):
+                fds = tuple(link[side].fileno() for link in links)
+                place = "fd:" + ",".join(map(str, fds)) if fds else folder
+                process = subprocess.Popen(["taskset", "-c", str(side), *map(str, words), role, place, wait, str(trips), str(BATCHES)],
+                                           stdout=subprocess.PIPE, text=True, pass_fds=fds, preexec_fn=end_with_parent)
+                processes.callback(process.wait)
+                processes.callback(process.kill)
+                running.append(process)
+            for link in links:
+                for end in link:
+                    end.close()
+            printed = running[0].communicate(timeout=HANGS)[0]
+            statuses = [process.wait(HANGS) for process in running]
+        if any(statuses):
+            raise Failed(f"the statuses of ping and pong are {statuses}")
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return Usage(float(printed.split(" ns")[0]) / 1e9, cpu / (trips * BATCHES))
+
+    return run
+
+
+def plan(lab: Lab, wait: str, pairs: dict[str, tuple[str, str, bool]]) -> Plan:
+    """Compares pairs of languages with C. Languages that are not built are named in a note."""
+    programs, notes = {}, ["the figure is the time of a round trip: the median of 21 batches", "compared with C over a listener; all are thalweg"]
+    for name, find in PROGRAMS.items():
+        try:
+            programs[name] = find(lab)
+        except Skip as reason:
+            if name == "C":
+                raise
+            notes.append(f"not run: {name}: {reason}")
+    trips = lab.count(50_000)
+    base = lab.directory(lab.memory, "row")
+    variants = [Variant(label, round_trips([programs[ping], programs[pong]], wait, trips, is_inherited), ours=label != "C")
+                for label, (ping, pong, is_inherited) in pairs.items() if {ping, pong} <= programs.keys()]
+    return Plan(variants, lambda: nothing(base), lambda *_: None, "the length of each answer", notes, "both processes, with their start")
+
+
+ALL = {"C": ("C", "C", False), "Rust": ("Rust", "Rust", False), "Java": ("Java", "Java", False),
+       "Java asks C": ("Java", "C", False), "C asks Java": ("C", "Java", False)}
+INHERITED = {"C, inherited sockets": ("C", "C", True), "Python": ("Python", "Python", False),
+             "Python, inherited sockets": ("Python", "Python", True), "Python asks C": ("Python", "C", True), "C asks Python": ("C", "Python", True)}
+
+
+@row("languages", "64 B there and back, by default", SECTION)
+def by_default(lab: Lab) -> Plan:
+    return plan(lab, "hybrid", ALL | INHERITED)
+
+
+@row("languages-spin", "64 B there and back, both poll without pause", SECTION)
+def spinning(lab: Lab) -> Plan:
+    return plan(lab, "spin", ALL)
+
+
+@row("languages-block", "64 B there and back, both sleep at once", SECTION)
+def sleeping(lab: Lab) -> Plan:
+    return plan(lab, "block", ALL)
