@@ -18,8 +18,8 @@ sys.path.append(str(ROOT / "peers"))
 import jdk  # noqa: E402
 
 SECTION = "Languages"
-# Batches that `ping` measures.
-BATCHES = 21
+# Batches that `ping` measures, and those before, in which a JVM compiles its code.
+BATCHES, WARM_UP = 21, 5
 # Seconds after which a sample counts as hanging.
 HANGS = 300
 
@@ -84,14 +84,26 @@ def round_trips(sides: list[list[object]], wait: str, trips: int, is_inherited: 
             raise Failed(f"the statuses of ping and pong are {statuses}")
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        return Usage(float(printed.split(" ns")[0]) / 1e9, cpu / (trips * BATCHES))
+        return Usage(float(printed.split(" ns")[0]) / 1e9, cpu / (trips * (BATCHES + WARM_UP)))
 
     return run
 
 
-def plan(lab: Lab, wait: str, pairs: dict[str, tuple[str, str, bool]]) -> Plan:
-    """Compares pairs of languages with C. Languages that are not built are named in a note."""
-    programs, notes = {}, ["the figure is the time of a round trip: the median of 21 batches", "compared with C over a listener; all are thalweg"]
+# The language of each side, how both wait, and whether they inherit sockets or use a listener.
+VARIANTS = {
+    "C": ("C", "C", "hybrid", False), "Rust": ("Rust", "Rust", "hybrid", False), "Java": ("Java", "Java", "hybrid", False),
+    "Python": ("Python", "Python", "hybrid", False),
+    "Java asks C": ("Java", "C", "hybrid", False), "C asks Java": ("C", "Java", "hybrid", False),
+    "Python asks C, inherited": ("Python", "C", "hybrid", True), "C asks Python, inherited": ("C", "Python", "hybrid", True),
+    "C, inherited": ("C", "C", "hybrid", True), "Python, inherited": ("Python", "Python", "hybrid", True),
+    "C, spin": ("C", "C", "spin", False), "Rust, spin": ("Rust", "Rust", "spin", False), "Java, spin": ("Java", "Java", "spin", False),
+}
+
+
+@row("languages", "64 B there and back in each language", SECTION)
+def languages(lab: Lab) -> Plan:
+    notes = ["the figure is the time of a round trip: the median of 21 batches; all are thalweg, with default options and over a listener unless named"]
+    programs = {}
     for name, find in PROGRAMS.items():
         try:
             programs[name] = find(lab)
@@ -99,29 +111,7 @@ def plan(lab: Lab, wait: str, pairs: dict[str, tuple[str, str, bool]]) -> Plan:
             if name == "C":
                 raise
             notes.append(f"not run: {name}: {reason}")
-    trips = lab.count(50_000)
-    base = lab.directory(lab.memory, "row")
+    base, trips = lab.directory(lab.memory, "row"), lab.count(50_000)
     variants = [Variant(label, round_trips([programs[ping], programs[pong]], wait, trips, is_inherited), ours=label != "C")
-                for label, (ping, pong, is_inherited) in pairs.items() if {ping, pong} <= programs.keys()]
+                for label, (ping, pong, wait, is_inherited) in VARIANTS.items() if {ping, pong} <= programs.keys()]
     return Plan(variants, lambda: nothing(base), lambda *_: None, "the length of each answer", notes, "both processes, with their start")
-
-
-ALL = {"C": ("C", "C", False), "Rust": ("Rust", "Rust", False), "Java": ("Java", "Java", False),
-       "Java asks C": ("Java", "C", False), "C asks Java": ("C", "Java", False)}
-INHERITED = {"C, inherited sockets": ("C", "C", True), "Python": ("Python", "Python", False),
-             "Python, inherited sockets": ("Python", "Python", True), "Python asks C": ("Python", "C", True), "C asks Python": ("C", "Python", True)}
-
-
-@row("languages", "64 B there and back, by default", SECTION)
-def by_default(lab: Lab) -> Plan:
-    return plan(lab, "hybrid", ALL | INHERITED)
-
-
-@row("languages-spin", "64 B there and back, both poll without pause", SECTION)
-def spinning(lab: Lab) -> Plan:
-    return plan(lab, "spin", ALL)
-
-
-@row("languages-block", "64 B there and back, both sleep at once", SECTION)
-def sleeping(lab: Lab) -> Plan:
-    return plan(lab, "block", ALL)

@@ -13,15 +13,16 @@ import thalweg
 
 
 def ends(place: str, is_ping: bool) -> tuple[thalweg.Producer, thalweg.Consumer]:
-    """Opens the channel to the other process and the channel back. Both processes open the first channel first."""
-    if place.startswith("fd:"):
-        there, back = map(int, place.removeprefix("fd:").split(","))
-        if is_ping:
-            return thalweg.offer_over(there), thalweg.take_over(back)
-        consumer = thalweg.take_over(there)
-        return thalweg.offer_over(back), consumer
-    there, back = f"{place}/there", f"{place}/back"
-    return (thalweg.offer(there), thalweg.take(back)) if is_ping else (thalweg.offer(back), thalweg.take(there))
+    """Opens the channel to the other process and the channel back. Both processes open the channel of `ping` first."""
+    is_inherited = place.startswith("fd:")
+    names = map(int, place.removeprefix("fd:").split(",")) if is_inherited else (f"{place}/there", f"{place}/back")
+    there, back = names
+    own, other = (there, back) if is_ping else (back, there)
+    out = thalweg.offer_over(own) if is_inherited else thalweg.offer(own)
+    into = thalweg.take_over(other) if is_inherited else thalweg.take(other)
+    for end in (out, into) if is_ping else (into, out):
+        end.open()
+    return out, into
 
 
 def batch(out: thalweg.Producer, into: thalweg.Consumer, message: bytes, trips: int) -> float:
@@ -38,7 +39,8 @@ def main(role: str, place: str, wait: str = "hybrid", trips: str = "100000", bat
     out, into = ends(place, role == "ping")
     if role == "ping":
         message = bytes(int(size))
-        batch(out, into, message, int(trips))
+        for _ in range(5):
+            batch(out, into, message, int(trips))
         print(f"{statistics.median(batch(out, into, message, int(trips)) for _ in range(int(batches))):.1f} ns")
         out.close()
         return

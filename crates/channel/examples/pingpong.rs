@@ -57,8 +57,10 @@ fn ping(place: &Path, options: &Options, told: &Told) -> Result<(), Box<dyn Erro
         }
         Ok(begin.elapsed().as_nanos() as f64 / told.rounds as f64)
     };
-    // The first batch is not counted. It warms both sides up, and a JVM compiles its code during it.
-    batch()?;
+    // The first batches are not counted, because a JVM at the other end compiles its code during them.
+    for _ in 0..5 {
+        batch()?;
+    }
     let mut times = (0..told.batches).map(|_| batch()).collect::<Result<Vec<_>, _>>()?;
     times.sort_by(f64::total_cmp);
     let median = times[times.len() / 2];
