@@ -1,5 +1,7 @@
 """Without numpy, arrays are memoryviews."""
 
+from pathlib import Path
+
 from conftest import Start, ended
 
 
@@ -37,3 +39,22 @@ def test_arrays_are_memoryviews_with_format_and_shape(start: Start) -> None:
         """
     )
     assert ended(program).splitlines() == ["operation forbidden on released memoryview object", "refused"]
+
+
+def test_an_installed_numpy_that_cannot_be_imported_is_an_error(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "numpy.py").write_text("raise ImportError('broken')")
+    program = start(
+        """
+        import sys
+        sys.path.insert(0, sys.argv[1])
+        import thalweg
+        out, into = thalweg.pair()
+        for call in lambda: out.empty(3), lambda: thalweg.Region(8).array((1,)):
+            try:
+                call()
+            except ImportError as error:
+                print(error)
+        """,
+        tmp_path,
+    )
+    assert ended(program).splitlines() == ["broken", "broken"]

@@ -17,17 +17,21 @@ _types: dict[tuple[int, str, int], Any] = {}
 
 
 @cache
-def _numpy() -> Any:
+def installed_numpy() -> Any:
+    """Returns numpy, or None if it is not installed. Raises ImportError if its import fails. Ctrl-C during the import of its extension
+    modules causes this error, too."""
     try:
         import numpy
-    except ImportError:
+    except ModuleNotFoundError as missing:
+        if missing.name != "numpy":
+            raise
         return None
     return numpy
 
 
 def shown(message: Message) -> Any:
     """Returns an array over a received message. The message lives as long as any array over it."""
-    numpy = _numpy()
+    numpy = installed_numpy()
     if numpy is None:
         return memoryview(message)
     kind = message.kind
@@ -71,7 +75,7 @@ def _of_buffer(numpy: Any, message: Message) -> Any:
 def plain(obj: Any, error: BaseException) -> tuple[Any, str]:
     """Returns the integers of an array of dates or time spans, and the name of its type. For other objects, raises an exception
     with the reason. `error` is the exception that the object's buffer raised."""
-    numpy = _numpy()
+    numpy = installed_numpy()
     if numpy is not None and isinstance(obj, numpy.ndarray | numpy.generic):
         if obj.dtype.kind in "mM":
             order = ">" if obj.dtype.str[0] == ">" else "<"
@@ -91,7 +95,7 @@ def plain(obj: Any, error: BaseException) -> tuple[Any, str]:
 
 def described(dtype: Any) -> tuple[int, str, int]:
     """Returns the encoding, the format and the size of an element in bytes."""
-    numpy = _numpy()
+    numpy = installed_numpy()
     if numpy is None:
         letter = "d" if dtype is None else dtype
         if not isinstance(letter, str) or not re.fullmatch("[@=<>]?[?bBhHiIlLqQefd]", letter):
@@ -110,7 +114,7 @@ def described(dtype: Any) -> tuple[int, str, int]:
 
 def lent(loan: Loan, dtype: Any) -> tuple[Any, Any]:
     """Returns an array over a loan, and the root: the array that is the base of all arrays over this memory."""
-    numpy = _numpy()
+    numpy = installed_numpy()
     if numpy is None:
         return memoryview(loan), None
     # numpy makes an array over foreign memory the base of all arrays that are made from it. So the reference count of the base shows

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from thalweg import _native
+from thalweg._arrays import installed_numpy
 from thalweg._errors import made
 
 if TYPE_CHECKING:
@@ -47,14 +48,6 @@ def _shared_type() -> Any:
             return numpy.asarray(self).__reduce_ex__(protocol)
 
     return SharedArray
-
-
-def _numpy() -> Any:
-    try:
-        import numpy
-    except ImportError:
-        return None
-    return numpy
 
 
 class Region:
@@ -156,7 +149,7 @@ class Region:
         wanted = shape if isinstance(shape, tuple) else (shape,)
         if any(length < 0 for length in wanted):
             raise ValueError(f"invalid shape: {wanted}")
-        numpy = _numpy()
+        numpy = installed_numpy()
         if numpy is None:
             letter = "d" if dtype is None else str(dtype)
             end = offset + math.prod(wanted) * struct.calcsize(letter)
