@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import signal
 import struct
+import threading
 from functools import cache
 from typing import Any
 
@@ -18,14 +20,23 @@ _types: dict[tuple[int, str, int], Any] = {}
 
 @cache
 def installed_numpy() -> Any:
-    """Returns numpy, or None if it is not installed. Raises ImportError if its import fails. Ctrl-C during the import of its extension
-    modules causes this error, too."""
+    """Returns numpy, or None if it cannot be imported. Delays SIGINT until after the import, because numpy turns an interrupt of the import
+    of its extension modules into ImportError."""
+    late: list[int] = []
+    handler = signal.getsignal(signal.SIGINT)
+    # Only the main thread runs handlers of signals and may set them. None is a handler that Python did not set.
+    is_delayed = threading.current_thread() is threading.main_thread() and handler is not None
+    if is_delayed:
+        signal.signal(signal.SIGINT, lambda number, _: late.append(number))
     try:
         import numpy
-    except ModuleNotFoundError as missing:
-        if missing.name != "numpy":
-            raise
+    except ImportError:
         return None
+    finally:
+        if is_delayed:
+            signal.signal(signal.SIGINT, handler)
+        if late:
+            signal.raise_signal(signal.SIGINT)
     return numpy
 
 
