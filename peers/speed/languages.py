@@ -78,8 +78,11 @@ def round_trips(sides: list[list[object]], wait: str, trips: int, is_inherited: 
             for link in links:
                 for end in link:
                     end.close()
-            printed = running[0].communicate(timeout=HANGS)[0]
-            statuses = [process.wait(HANGS) for process in running]
+            try:
+                printed = running[0].communicate(timeout=HANGS)[0]
+                statuses = [process.wait(HANGS) for process in running]
+            except subprocess.TimeoutExpired as error:
+                raise Failed(f"no answer after {HANGS} s") from error
         if any(statuses):
             raise Failed(f"the statuses of ping and pong are {statuses}")
         after = resource.getrusage(resource.RUSAGE_CHILDREN)

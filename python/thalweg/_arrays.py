@@ -35,7 +35,10 @@ def installed_numpy() -> Any:
     finally:
         if is_delayed:
             signal.signal(signal.SIGINT, handler)
-        if late:
+        if late and callable(handler):
+            # Not a second signal, because an event loop already has the first one.
+            handler(signal.SIGINT, None)
+        elif late:
             signal.raise_signal(signal.SIGINT)
     return numpy
 

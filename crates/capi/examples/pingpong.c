@@ -181,7 +181,7 @@ int main(int argc, char **argv)
     else if (argc > 2 && !strcmp(argv[1], "ping") && rounds > 0 && batches > 0 && bytes >= 0)
         ping(argv[2], &options, rounds, (size_t)batches, (size_t)bytes);
     else {
-        fprintf(stderr, "usage: %s ping|pong DIR [spin|hybrid|block] [ROUNDS] [BATCHES] [BYTES]\n", argv[0]);
+        fprintf(stderr, "usage: %s ping|pong DIR|fd:N,M [spin|hybrid|block] [ROUNDS] [BATCHES] [BYTES]\n", argv[0]);
         return TW_USAGE;
     }
     return 0;
