@@ -43,13 +43,21 @@ pub struct Sending {
     out: SendBuffer,
     // Number of bytes in `out` that belong to the body.
     of_body: usize,
-    /// The last file range in `out`, and its offset there. It can be read again, so its memory can be released.
-    last: Option<(Arc<ServedFile>, ByteRange, usize)>,
+    last: Option<LastRange>,
     body: AnswerBody,
     large: Option<LargePart>,
     pending: Option<PendingWork>,
     /// Number of bytes written to the socket, including the head.
     pub total: u64,
+}
+
+/// The last file range in the buffer of an answer. It can be read again, so its memory can be released. Bytes that cannot
+/// be read again may follow it.
+struct LastRange {
+    file: Arc<ServedFile>,
+    stretch: ByteRange,
+    /// Offset in the buffer.
+    begin: usize,
 }
 
 /// Work that must be done before an answer can continue.
@@ -232,16 +240,22 @@ impl Sending {
         if let Some(large) = &mut self.large {
             large.leave(account);
         }
-        let Some((file, stretch, begin)) = self.last.take() else { return };
+        let Some(LastRange { file, stretch, begin }) = self.last.take() else { return };
+        let (sent, end) = (self.out.sent_so_far(), begin + stretch.len() as usize);
+        if sent >= end {
+            return;
+        }
+        // Puts everything from the unsent bytes of the range back in front of the body, last part first.
         if let Some(LargePart { file, at, end, .. }) = self.large.take() {
-            // The large part follows the data in `out`.
             self.body.parts.push_front(BodyPart::File(file, ByteRange { from: at, to: end }));
         }
-        let kept = self.out.sent_so_far().max(begin);
-        let from = stretch.from + (kept - begin) as u64;
-        if from < stretch.to {
-            self.body.parts.push_front(BodyPart::File(file, ByteRange { from, to: stretch.to }));
+        let kept = sent.max(begin);
+        let behind = &self.out.unsent()[end - sent..];
+        if !behind.is_empty() {
+            self.body.parts.push_front(BodyPart::Bytes(behind.to_vec()));
         }
+        let from = stretch.from + (kept - begin) as u64;
+        self.body.parts.push_front(BodyPart::File(file, ByteRange { from, ..stretch }));
         self.out.cut(kept);
         self.out.shrink();
     }
@@ -263,8 +277,9 @@ impl Sending {
             return None;
         }
         let sent = self.out.sent_so_far();
-        if let Some((_, stretch, begin)) = &mut self.last {
-            stretch.from += sent.saturating_sub(*begin) as u64;
+        if let Some(LastRange { stretch, begin, .. }) = &mut self.last {
+            let of_range = sent.saturating_sub(*begin) as u64;
+            stretch.from = stretch.to.min(stretch.from + of_range);
             *begin = begin.saturating_sub(sent);
         }
         Some(self.out.shrink())
@@ -373,7 +388,7 @@ impl Sending {
                     }
                     may_wait = false;
                     self.of_body += stretch.len() as usize;
-                    self.last = Some((file, stretch, begin));
+                    self.last = Some(LastRange { file, stretch, begin });
                 }
                 Some(BodyPart::File(file, stretch)) => {
                     let (at, end) = (stretch.from, stretch.to);

@@ -77,3 +77,32 @@ fn parked_answers_in_parts_go_on_where_they_were() {
     let begin = answer.body.chunks(512).position(|block| block == &bytes[..512]).unwrap() * 512;
     assert!(answer.is_whole && answer.body[begin..begin + bytes.len()] == bytes);
 }
+
+#[test]
+fn the_bytes_behind_a_range_survive_parking() {
+    let place = TestSite::with(|options| {
+        options.threads = Some(1);
+        options.memory = 0;
+    });
+    let bytes = noise(60_000);
+    place.file("file", &bytes);
+    let ranges: [std::ops::Range<usize>; 3] = [0..7_000, 10_000..31_000, 40_000..59_000];
+    let listed = ranges.each_ref().map(|range| format!("{}-{}", range.start, range.end - 1));
+    let mut client = place.connect();
+    // More bytes than the socket buffers hold. So the server stops at many places, also between two ranges.
+    for _ in 0..300 {
+        let ranges = listed.join(",");
+        client.send(&format!("GET /file HTTP/1.1\r\nHost: a\r\nRange: bytes={ranges}\r\n\r\n"));
+    }
+    for _ in 0..300 {
+        let answer = client.answer(false);
+        assert!(answer.is_whole && answer.status == 206);
+        let mut rest = &answer.body[..];
+        for range in ranges.clone() {
+            let head = rest.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+            assert!(rest[head..].starts_with(&bytes[range.clone()]));
+            rest = &rest[head + range.len()..];
+        }
+        assert_eq!(&rest[..2], b"\r\n");
+    }
+}
