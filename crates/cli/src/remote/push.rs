@@ -1,12 +1,12 @@
 //! Copies to another machine: serves a local file or directory to thalweg there.
 
-use std::{path::Path, sync::Arc, thread};
+use std::{path::Path, process::ExitStatus, sync::Arc, thread};
 use thalweg_core::{
     cadence::{GRACE, RETRY_PAUSE},
     shown,
 };
 use thalweg_serve::{
-    client::{FetchError, RemoteCommand, in_words},
+    client::{FetchError, RemoteChild, RemoteCommand, in_words},
     server::{RunningServer, ServeOptions, Timeouts},
 };
 use thalweg_tree::install::FollowLinks;
@@ -82,7 +82,18 @@ pub fn push(
         let why = "the connection ended before the remote thalweg reported the end of the copy";
         return Err(failed(format!("{}: {why}", shown(host))).hint(hint(host, None)));
     }
-    let code = code.flatten();
+    remote_exit(code.flatten(), status, &child, host)
+}
+
+/// Returns the exit status of this process after the command `host` ended with `status`. `code` is the exit status of
+/// thalweg on the other machine, or that of the command if the command failed.
+fn remote_exit(
+    code: Option<i32>,
+    status: ExitStatus,
+    child: &RemoteChild,
+    host: &str,
+) -> Result<Exit, CommandFailure> {
+    let failed = |error: String| CommandFailure::new(Exit::Failed, error);
     // The other side prints its own message, unless the command that connects failed.
     match code.filter(|code| *code == 0 || child.has_written()) {
         Some(0) => Ok(Exit::Done),

@@ -32,13 +32,16 @@ pub fn maps(scope: &Scope<'_>) -> Vec<ReportTable> {
     let metrics = [SampleMetric::Wall, SampleMetric::Cpu];
     metrics
         .into_iter()
-        .flat_map(|metric| alike.iter().filter_map(move |groups| map(scope, groups, metric)))
+        .flat_map(|metric| {
+            alike.iter().filter_map(move |(sizes, groups)| map(scope, sizes, groups, metric))
+        })
         .collect()
 }
 
 fn map(
     scope: &Scope<'_>,
-    (sizes, groups): &(Vec<&str>, Vec<CellResults<'_>>),
+    sizes: &[&str],
+    groups: &[CellResults<'_>],
     metric: SampleMetric,
 ) -> Option<ReportTable> {
     let mut columns = vec!["Cell and load"];

@@ -4,6 +4,6 @@ mod alone;
 mod peer;
 mod whole;
 
-pub use alone::{end_of, move_exactly};
+pub use alone::{TunedMechanism, end_of, move_exactly};
 pub use peer::{StreamKind, StreamPeer, looked_at, take, write_all};
 pub use whole::{Medium, Terms, Whole, WholeArm, create};

@@ -11,7 +11,7 @@ use thalweg_core::{Guarantees, Tuning, mechanisms::LAST_RESORT, profile::SinkSta
 use super::TuneError;
 use crate::StopCheck;
 use crate::{
-    arms::transfer::{Medium, Terms, Whole},
+    arms::transfer::{Medium, Terms, TunedMechanism, Whole},
     scratch::ScratchFolder,
 };
 
@@ -103,7 +103,8 @@ fn copy(from: &Path, to: &Path, len: u64, stop: &StopCheck<'_>) -> Result<(), Tu
     let whole = Whole::between(Medium::File(from), Medium::File(to), terms);
     let mut whole = whole.map_err(TuneError::io(to))?;
     whole.size = len;
-    match whole.sample((LAST_RESORT, &Tuning::default()), 1) {
+    let tuned = TunedMechanism { mechanism: LAST_RESORT, tuning: &Tuning::default() };
+    match whole.sample(tuned, 1) {
         Ok(_) => Ok(()),
         Err(failure) => {
             let unfit = failure.unfit()?;

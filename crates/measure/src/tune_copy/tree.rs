@@ -48,10 +48,7 @@ const COPY_AND_REMOVE: f64 = 2.0;
 pub(super) fn tune_tree(job: &TuneJob<'_>, copy: &TreeCopier) -> Result<TuneResult, TuneError> {
     let mut clock = TuneClock::start(job.budget);
     let mut random = Random::new(job.seed);
-    let walk = pick(job.sources, job.budget.mul_f64(WALK_SHARE), &mut random, job.stop)?;
-    if walk.picked.is_empty() {
-        return Err(TuneError::not_tunable("no regular file was found in the sources"));
-    }
+    let walk = walk_sources(job, &mut random)?;
     let lengths = lengths(&walk.picked);
     let large = large_file(job, &walk.picked, &lengths)?;
     let (mut profile, mut request) = (Profile::new(), job.request.clone());
@@ -69,13 +66,8 @@ pub(super) fn tune_tree(job: &TuneJob<'_>, copy: &TreeCopier) -> Result<TuneResu
     let cp = find_peer(job, &site);
     let arms = threads.len() + usize::from(cp.is_ok());
     let sampled = gather_for(job, &walk, &lengths, arms, &mut clock, &sample)?;
-    let place = SampleTree {
-        sample: sample.clone(),
-        copy: copied.clone(),
-        bytes: sampled.bytes,
-        files: sampled.files,
-    };
-
+    let SampledFiles { bytes, files, .. } = sampled;
+    let place = SampleTree { sample: sample.clone(), copy: copied.clone(), bytes, files };
     let (starts, checked) = (RefCell::default(), || place.check());
     let mut entrants = Entrants::new(job, clock, random);
     for jobs in &threads {
@@ -86,14 +78,8 @@ pub(super) fn tune_tree(job: &TuneJob<'_>, copy: &TreeCopier) -> Result<TuneResu
     }
     let mut without_peer = None;
     if let Ok(cp) = &cp {
-        let arm = CpArm {
-            cp,
-            site,
-            source: &sample,
-            bytes: place.bytes,
-            checked: &checked,
-            starts: &starts,
-        };
+        let source = &sample;
+        let arm = CpArm { cp, site, source, bytes, checked: &checked, starts: &starts };
         without_peer = entrants.admit(arm, TuneSubject::Peer(cp.command.clone()))?.err();
     }
     let all: Vec<usize> = (0..entrants.len()).collect();
@@ -115,6 +101,15 @@ pub(super) fn tune_tree(job: &TuneJob<'_>, copy: &TreeCopier) -> Result<TuneResu
         result.take_choice_of(large);
     }
     Ok(result)
+}
+
+/// Finds files in the sources, and picks some of them at random.
+fn walk_sources(job: &TuneJob<'_>, random: &mut Random) -> Result<Walk, TuneError> {
+    let walk = pick(job.sources, job.budget.mul_f64(WALK_SHARE), random, job.stop)?;
+    if walk.picked.is_empty() {
+        return Err(TuneError::not_tunable("no regular file was found in the sources"));
+    }
+    Ok(walk)
 }
 
 /// Returns the options of a copy of the sample: the requested ones that affect its speed, without durability. The

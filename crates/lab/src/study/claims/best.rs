@@ -10,20 +10,24 @@ use super::{
 use crate::study::result::{ClaimVerdict, Condition};
 use thalweg_measure::sample::SampleMetric;
 
-/// The arm, its rivals, the cells and the metric.
-pub(super) type BestContest<'c> = (&'c str, &'c [String], &'c [String], SampleMetric);
+/// A check that compares an arm with its rivals.
+pub(super) struct BestContest<'c> {
+    pub arm: &'c str,
+    pub rivals: &'c [String],
+    pub metric: SampleMetric,
+    pub within: [f64; 2],
+    pub note: Option<&'c String>,
+}
 
 /// Returns one result for each condition.
 pub(super) fn against(
     board: &StudyMeasurements<'_>,
-    contest: BestContest<'_>,
-    within: [f64; 2],
-    note: Option<&String>,
+    contest: &BestContest<'_>,
+    cells: &[String],
 ) -> Vec<JudgedCheck> {
-    let (arm, _, cells, metric) = contest;
+    let BestContest { arm, metric, within, note, .. } = *contest;
     let places = cells.iter().flat_map(|cell| board.conditions(cell, None));
-    let judged: Vec<JudgedCheck> =
-        places.map(|place| in_place(board, contest, place, (within, note))).collect();
+    let judged: Vec<JudgedCheck> = places.map(|place| in_place(board, contest, place)).collect();
     if !judged.is_empty() {
         return judged;
     }
@@ -35,10 +39,10 @@ pub(super) fn against(
 /// as the best, because among similar rivals chance would decide which one is picked.
 fn in_place(
     board: &StudyMeasurements<'_>,
-    (arm, rivals, _, metric): BestContest<'_>,
+    contest: &BestContest<'_>,
     place: &Condition,
-    (within, note): ([f64; 2], Option<&String>),
 ) -> JudgedCheck {
+    let BestContest { arm, rivals, metric, within, note } = *contest;
     let (mut found, mut absent) = (Vec::new(), Vec::new());
     for rival in rivals {
         let arms = [arm.to_owned(), rival.clone()];

@@ -22,18 +22,32 @@ use thalweg_measure::{
 /// The costs of the arms of one benchmark, per session, in the order of the arms.
 type Rows = BTreeMap<usize, Vec<f64>>;
 
+/// Two benchmarks: the names of their arms (compared variants) in one order, and the conditions of each.
+#[derive(Clone, Copy)]
+pub(super) struct RankedArms<'c> {
+    pub arms: [&'c [String]; 2],
+    pub places: &'c [ClaimCondition; 2],
+}
+
 /// Computes Spearman's correlation between the costs of arms under two conditions. Benchmarks with random orders
 /// correlate little anyway, so the result is compared with the highest correlation to expect (`ceiling`).
 pub(super) fn rank_correlation(
     board: &StudyMeasurements<'_>,
-    (arms, places): ([&[String]; 2], &[ClaimCondition; 2]),
+    ranked: RankedArms<'_>,
     metric: SampleMetric,
-    (text, within): (String, [f64; 2]),
+    within: [f64; 2],
+    note: Option<&String>,
 ) -> JudgedCheck {
-    let able = able(board, (arms, places));
-    let limited = able.as_ref().map_or_else(|_| String::new(), |able| able.limited(arms[0].len()));
-    let sides = able
-        .and_then(|able| sides(board, (able.arms.each_ref().map(Vec::as_slice), places), metric));
+    let [first, second] = ranked.places.each_ref().map(words::named);
+    let all = ranked.arms[0].len();
+    let what = format!("rank correlation of {all} arms");
+    let text = words::of(note, &what, &format!("{first} against {second}"));
+    let able = able(board, ranked);
+    let limited = able.as_ref().map_or_else(|_| String::new(), |able| able.limited(all));
+    let sides = able.and_then(|able| {
+        let arms = able.arms.each_ref().map(Vec::as_slice);
+        sides(board, RankedArms { arms, ..ranked }, metric)
+    });
     let ceiling = sides.as_ref().ok().and_then(|(sides, _)| ceiling(sides));
     let figure = sides.and_then(|(sides, disturbed)| figure(board, &sides, disturbed));
     let mut judged = judged(text, figure, within, board.noise());
@@ -74,7 +88,7 @@ impl Able {
 /// this run did not measure an arm, the answer is undecided.
 fn able(
     board: &StudyMeasurements<'_>,
-    (arms, places): ([&[String]; 2], &[ClaimCondition; 2]),
+    RankedArms { arms, places }: RankedArms<'_>,
 ) -> Result<Able, Absent> {
     let places = [board.condition(&places[0])?, board.condition(&places[1])?];
     let mut able = Able { arms: [Vec::new(), Vec::new()], absent: Vec::new() };
@@ -100,7 +114,7 @@ fn able(
 /// disturbed.
 fn sides(
     board: &StudyMeasurements<'_>,
-    (arms, places): ([&[String]; 2], &[ClaimCondition; 2]),
+    RankedArms { arms, places }: RankedArms<'_>,
     metric: SampleMetric,
 ) -> Result<([Rows; 2], f64), Absent> {
     let mut disturbed = 0.0;

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::{
-    JudgedCheck, best,
-    correlation::rank_correlation,
+    JudgedCheck,
+    best::{self, BestContest},
+    correlation::{RankedArms, rank_correlation},
     measurements::{Absent, RatioFigure, StudyMeasurements, too_few},
-    several::{everywhere, left_out, not_in_this_run, opposite, somewhere},
+    several::{ComparedArms, everywhere, left_out, not_in_this_run, opposite, somewhere},
     side::judged,
     words::{self, arms_text, of},
 };
@@ -26,6 +27,7 @@ pub fn check(
     number: usize,
     check: &ClaimCheck,
 ) -> Vec<JudgedCheck> {
+    let compared = |arms, cells, metric| ComparedArms { arms, cells, metric };
     match check {
         ClaimCheck::Ratio { arms, at, metric, within, note } => {
             let text = of(note.as_ref(), &arms_text(arms, *metric), &words::named(at));
@@ -41,12 +43,8 @@ pub fn check(
             vec![judged(text, mean_ratio(board, arms, &places, *metric), *within, board.noise())]
         }
         ClaimCheck::LoadRatio { arm, at, loads, metric, within, note } => {
-            let what = format!(
-                "{arm}, {} to {}, {}",
-                loads[0].name(),
-                loads[1].name(),
-                words::metric(*metric)
-            );
+            let [first, second] = loads.map(BackgroundLoad::name);
+            let what = format!("{arm}, {first} to {second}, {}", words::metric(*metric));
             let where_ = words::named(&ClaimCondition { load: BackgroundLoad::Idle, ..at.clone() });
             let text = of(note.as_ref(), &what, &where_);
             vec![judged(text, load_ratio(board, arm, at, *loads, *metric), *within, board.noise())]
@@ -55,25 +53,23 @@ pub fn check(
             rows(board, arms, at, *metric, published, *within, note.as_ref())
         }
         ClaimCheck::Everywhere { arms, cells, metric, within, note } => {
-            vec![everywhere(board, (arms, cells, *metric), *within, note.as_ref())]
+            vec![everywhere(board, compared(arms, cells, *metric), *within, note.as_ref())]
         }
         ClaimCheck::Somewhere { arms, cells, metric, within, note } => {
-            vec![somewhere(board, (arms, cells, *metric), *within, note.as_ref())]
+            vec![somewhere(board, compared(arms, cells, *metric), *within, note.as_ref())]
         }
         ClaimCheck::Opposite { arms, cells, metric, around, note } => {
-            opposite(board, (arms, cells, *metric), *around, note.as_ref())
+            opposite(board, compared(arms, cells, *metric), *around, note.as_ref())
         }
-        ClaimCheck::AgainstBest { arm, rivals, cells, metric, within, note } => {
-            best::against(board, (arm, rivals, cells, *metric), *within, note.as_ref())
-        }
+        ClaimCheck::AgainstBest { arm, rivals, cells, metric, within, note } => best::against(
+            board,
+            &BestContest { arm, rivals, metric: *metric, within: *within, note: note.as_ref() },
+            cells,
+        ),
         ClaimCheck::RankCorrelation { arms, places, second_arms, metric, within, note } => {
             let second = second_arms.as_ref().unwrap_or(arms);
-            let where_ =
-                format!("{} against {}", words::named(&places[0]), words::named(&places[1]));
-            let text =
-                of(note.as_ref(), &format!("rank correlation of {} arms", arms.len()), &where_);
-            let ranked = ([arms.as_slice(), second.as_slice()], places);
-            vec![rank_correlation(board, ranked, *metric, (text, *within))]
+            let ranked = RankedArms { arms: [arms, second], places };
+            vec![rank_correlation(board, ranked, *metric, *within, note.as_ref())]
         }
         ClaimCheck::Probe { probe, with, within, note } => {
             let found = board.probe(claim, number, probe, with);

@@ -16,17 +16,23 @@ use crate::study::{
 use thalweg_measure::load::BackgroundLoad;
 use thalweg_measure::sample::SampleMetric;
 
-/// Two arms (compared variants), the cells (groups of arms that are compared with each other) and the metric.
-pub(super) type Across<'c> = (&'c [String; 2], &'c [String], SampleMetric);
+/// Two arms (compared variants), and where they are compared.
+#[derive(Clone, Copy)]
+pub(super) struct ComparedArms<'c> {
+    pub arms: &'c [String; 2],
+    /// Groups of arms that are compared with each other.
+    pub cells: &'c [String],
+    pub metric: SampleMetric,
+}
 
 /// Returns every ratio of two arms in these cells, and the reasons for missing ones.
 fn across<'b>(
     board: &StudyMeasurements<'b>,
-    (arms, cells, metric): Across<'_>,
+    compared: ComparedArms<'_>,
 ) -> (Vec<(&'b Condition, RatioFigure)>, Vec<Absent>) {
     let (mut found, mut absent) = (Vec::new(), Vec::new());
-    for place in cells.iter().flat_map(|cell| board.conditions(cell, None)) {
-        match board.ratio(arms, place, metric) {
+    for place in compared.cells.iter().flat_map(|cell| board.conditions(cell, None)) {
+        match board.ratio(compared.arms, place, compared.metric) {
             Ok(ratio) => found.push((place, ratio)),
             Err(why) => absent.push(why),
         }
@@ -85,7 +91,7 @@ fn in_places(
 /// no figure. If `pick` selects none, the judgement contains the first reason, and the list is empty.
 fn at_one(
     board: &StudyMeasurements<'_>,
-    of_arms: Across<'_>,
+    compared: ComparedArms<'_>,
     within: [f64; 2],
     note: Option<&String>,
     nothing: &str,
@@ -93,8 +99,8 @@ fn at_one(
         &'f [(&'b Condition, RatioFigure)],
     ) -> Option<&'f (&'b Condition, RatioFigure)>,
 ) -> (JudgedCheck, Vec<Absent>) {
-    let (found, absent) = across(board, of_arms);
-    let arms = arms_text(of_arms.0, of_arms.2);
+    let (found, absent) = across(board, compared);
+    let arms = arms_text(compared.arms, compared.metric);
     let Some((place, figure)) = pick(&found) else {
         return (nowhere(of(note, &arms, nothing), absent, within), Vec::new());
     };
@@ -104,7 +110,7 @@ fn at_one(
         side(figure, within, board.noise()) == Reproduced
     };
     let holds = found.iter().filter(holds).count();
-    decisive.why = in_places(board, holds, found.len(), within, of_arms.1);
+    decisive.why = in_places(board, holds, found.len(), within, compared.cells);
     decisive.of = found.len();
     (decisive, absent)
 }
@@ -123,7 +129,7 @@ fn rank(verdict: ClaimVerdict) -> u8 {
 /// conditions is applied when all checks of the claim are combined.
 pub(super) fn everywhere(
     board: &StudyMeasurements<'_>,
-    of_arms: Across<'_>,
+    compared: ComparedArms<'_>,
     within: [f64; 2],
     note: Option<&String>,
 ) -> JudgedCheck {
@@ -134,7 +140,7 @@ pub(super) fn everywhere(
     };
     let badness =
         |one: &(&Condition, RatioFigure)| badness(one, side(&one.1, within, board.noise()));
-    let (mut worst, absent) = at_one(board, of_arms, within, note, "everywhere", |found| {
+    let (mut worst, absent) = at_one(board, compared, within, note, "everywhere", |found| {
         found.iter().max_by(|a, b| {
             let (a, b) = (badness(a), badness(b));
             a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
@@ -155,11 +161,11 @@ pub(super) fn everywhere(
 /// wider interval, because it is the best of several.
 pub(super) fn somewhere(
     board: &StudyMeasurements<'_>,
-    of_arms: Across<'_>,
+    compared: ComparedArms<'_>,
     within: [f64; 2],
     note: Option<&String>,
 ) -> JudgedCheck {
-    let (mut best, absent) = at_one(board, of_arms, within, note, "nowhere", |found| {
+    let (mut best, absent) = at_one(board, compared, within, note, "nowhere", |found| {
         let joint = |one: &(&Condition, RatioFigure)| {
             let joint = one.1.one_of(found.len());
             (rank(side(&joint, within, board.noise())), rank(side(&one.1, within, board.noise())))
@@ -187,16 +193,16 @@ pub(super) fn somewhere(
 /// Returns two checks: one ratio must lie below the range with certainty, and another above it with certainty.
 pub(super) fn opposite(
     board: &StudyMeasurements<'_>,
-    of_arms: Across<'_>,
+    compared: ComparedArms<'_>,
     [least, most]: [f64; 2],
     note: Option<&String>,
 ) -> Vec<JudgedCheck> {
-    let (found, absent) = across(board, of_arms);
-    let arms = arms_text(of_arms.0, of_arms.2);
+    let (found, absent) = across(board, compared);
+    let arms = arms_text(compared.arms, compared.metric);
     if found.is_empty() {
         return vec![nowhere(of(note, &arms, "nowhere"), absent, [least, most])];
     }
     // The ends of the range belong to neither side.
     let (below, above) = ([f64::NEG_INFINITY, least.next_down()], [most.next_up(), f64::INFINITY]);
-    [below, above].into_iter().map(|range| somewhere(board, of_arms, range, note)).collect()
+    [below, above].into_iter().map(|range| somewhere(board, compared, range, note)).collect()
 }

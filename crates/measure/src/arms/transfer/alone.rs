@@ -22,16 +22,23 @@ pub fn move_exactly(mover: &mut dyn Mover, total: u64) -> Result<(), Unfit> {
     Ok(run_exact(mover, total, &mut how)?)
 }
 
+/// A mechanism with the tuning that it is opened with.
+#[derive(Clone, Copy)]
+pub struct TunedMechanism<'t> {
+    pub mechanism: &'t dyn Mechanism,
+    pub tuning: &'t Tuning,
+}
+
 /// Opens the mechanism, moves the whole length like the driver, calls `at_end` while the mechanism still holds its
 /// resources, and closes it.
 pub(super) fn move_all(
-    (mechanism, tuning): (&dyn Mechanism, &Tuning),
+    tuned: TunedMechanism<'_>,
     transfer: Transfer<'_>,
     stop: &StopCheck<'_>,
     at_end: &mut dyn FnMut(),
 ) -> Result<u64, SampleFailure> {
     let total = transfer.len.unwrap_or(u64::MAX);
-    let mut mover = mechanism.open(transfer, tuning).map_err(Unfit::from)?;
+    let mut mover = tuned.mechanism.open(transfer, tuned.tuning).map_err(Unfit::from)?;
     let mut watch = |_| stop();
     let mut how = Exactly { paced: true, patience: Duration::MAX, watch: &mut watch };
     match run_exact(mover.as_mut(), total, &mut how) {

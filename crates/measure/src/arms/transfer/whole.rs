@@ -14,7 +14,7 @@ use thalweg_core::{
 use thalweg_sys::usage::Heap;
 
 use super::{
-    alone::{end_of, move_all},
+    alone::{TunedMechanism, end_of, move_all},
     peer::{StreamKind, StreamPeer},
 };
 use crate::{
@@ -61,9 +61,6 @@ enum WholeEnd {
     File { path: PathBuf, own: Option<ScratchFolder> },
     Stream(StreamPeer),
 }
-
-/// A mechanism with a tuning.
-type MechanismTuning<'t> = (&'t dyn Mechanism, &'t Tuning);
 
 const AT_ONCE: usize = 1 << 20;
 
@@ -131,7 +128,7 @@ impl<'s> Whole<'s> {
     /// Performs this number of transfers, timed until the last byte has arrived.
     pub fn sample(
         &mut self,
-        tuned: MechanismTuning<'_>,
+        tuned: TunedMechanism<'_>,
         transfers: u64,
     ) -> Result<Sample, SampleFailure> {
         self.clear().map_err(|e| unfit("cannot remove a sink", &e))?;
@@ -146,7 +143,7 @@ impl<'s> Whole<'s> {
     }
 
     /// Performs one transfer and verifies every byte. Returns the memory that was in use at its end.
-    pub fn check(&mut self, tuned: MechanismTuning<'_>) -> Result<Option<u64>, SampleFailure> {
+    pub fn check(&mut self, tuned: TunedMechanism<'_>) -> Result<Option<u64>, SampleFailure> {
         self.clear().map_err(|e| unfit("cannot remove a sink", &e))?;
         self.blank_sink().map_err(|e| unfit("cannot prepare the sink", &e))?;
         if let WholeEnd::Memory(room) = &mut self.sink {
@@ -299,10 +296,11 @@ impl<'s> WholeArm<'_, 's> {
     /// Runs `act` on the shared ends. If it fails, replaces the streams.
     fn in_place<R>(
         &self,
-        act: impl FnOnce(&mut Whole<'s>, MechanismTuning<'_>) -> Result<R, SampleFailure>,
+        act: impl FnOnce(&mut Whole<'s>, TunedMechanism<'_>) -> Result<R, SampleFailure>,
     ) -> Result<R, SampleFailure> {
         let mut place = self.place.borrow_mut();
-        let done = act(&mut place, (self.mechanism, &self.tuning));
+        let tuned = TunedMechanism { mechanism: self.mechanism, tuning: &self.tuning };
+        let done = act(&mut place, tuned);
         if done.is_err() {
             place.renew().map_err(|e| unfit("cannot create new streams", &e))?;
         }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    arms::transfer::WholeArm,
+    arms::transfer::{TunedMechanism, WholeArm},
     schedule::{Arm, SampledArm},
 };
 use std::path::Path;
@@ -196,9 +196,10 @@ fn a_planted_wrong_byte_is_found_at_every_kind_of_sink() {
         let ends: EndPair = format!("file:{sink}@{here}").parse().unwrap();
         let mut bench = contest::whole(&ends, SinkState::Fresh, &|| Ok(())).unwrap();
         bench.resize(50_000).unwrap();
-        let plain = (thalweg_core::mechanisms::LAST_RESORT, &Tuning::default());
-        assert!(bench.check(plain).is_ok(), "{ends}");
-        let failure = bench.check((&Zeros, &Tuning::default())).unwrap_err();
+        let mut check =
+            |mechanism| bench.check(TunedMechanism { mechanism, tuning: &Tuning::default() });
+        assert!(check(thalweg_core::mechanisms::LAST_RESORT).is_ok(), "{ends}");
+        let failure = check(&Zeros).unwrap_err();
         let crate::schedule::SampleFailure::Unfit(unfit) = failure else { panic!("{failure:?}") };
         assert!(unfit.reason.contains("delivered a wrong byte"), "{ends}: {unfit}");
     }

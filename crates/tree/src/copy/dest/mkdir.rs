@@ -69,35 +69,26 @@ pub(crate) fn enter(
     });
     let made = make(run, entry, source, stat)?;
     let (mut births, mut may_tell) = (parent.births, parent.may_fail_at_close);
-    let mut closing = None;
-    let mut own_id = Id::default();
+    let (mut closing, mut own_id) = (None, Id::default());
     let mut differs = AttributeDifferences::default();
     if let Some(fd) = &made.fd {
         let mut own = fstat(fd).map_err(at_sink("fstat"))?;
         let born = own.st_mode & 0o7777;
-        if made.is_new && born & 0o700 != 0o700 {
-            // A default ACL of the parent directory may have denied access to the owner. The owner gets access, because
-            // the copy must fill the directory.
-            let open = Mode::from_raw_mode(born | 0o700);
-            fchmod(fd, open).map_err(at_sink("fchmod"))?;
-            own.st_mode |= 0o700;
+        if made.is_new {
+            grant_owner(fd.as_fd(), &mut own)?;
+        } else {
+            may_tell = may_fail_at_close(fd).unwrap_or(true);
         }
         own_id = Id::of(&own);
         births = if made.is_new { births.inside(&own) } else { Births::of(run, fd.as_fd(), &own) };
         let born = made.is_new.then_some(made.born.unwrap_or(born));
-        if !made.is_new {
-            may_tell = may_fail_at_close(fd).unwrap_or(true);
-        }
         if run.options.sync.is_some() && !made.is_new {
             differs = of_stats(run, fd.as_fd(), stat, &own);
             add_xattrs(run, [&Holder::Fd(source), &Holder::Fd(fd.as_fd())], &mut differs)?;
         }
         differs.kind = made.is_replacement;
         let wanted = wanted(run, stat, &own, born, births);
-        let is_dressed = wanted.is_some() || run.options.fsync == Fsync::Always;
-        if is_dressed && !run.options.dry_run {
-            closing = Some(Closing { xattrs, stat: *stat, wanted: wanted.unwrap_or_default() });
-        }
+        closing = attributes_to_apply(run, stat, xattrs, wanted);
         if entry.named_by_caller() {
             run.note_grown(Id::of(&own), [entry.source_path(), entry.destination_path()]);
         }
@@ -120,6 +111,32 @@ pub(crate) fn enter(
         differs,
     };
     Ok(Directory::below(run, parent, entered))
+}
+
+/// Returns the attributes to apply when the directory is complete; `None` if nothing is to be done then.
+fn attributes_to_apply(
+    run: &CopyRun<'_>,
+    stat: &Stat,
+    xattrs: EntryXattrs,
+    wanted: Option<WantedAttributes>,
+) -> Option<Closing> {
+    let is_needed = wanted.is_some() || run.options.fsync == Fsync::Always;
+    (is_needed && !run.options.dry_run).then(|| Closing {
+        xattrs,
+        stat: *stat,
+        wanted: wanted.unwrap_or_default(),
+    })
+}
+
+/// Gives the owner access to a new directory, because the copy must fill it. A default ACL of its parent directory may
+/// have denied this access.
+fn grant_owner(fd: BorrowedFd<'_>, own: &mut Stat) -> Attempt<()> {
+    if own.st_mode & 0o700 != 0o700 {
+        own.st_mode |= 0o700;
+        let open = Mode::from_raw_mode(own.st_mode & 0o7777);
+        fchmod(fd, open).map_err(at_sink("fchmod"))?;
+    }
+    Ok(())
 }
 
 /// Creates the directory for `entry`, or finds the existing one. The source must be open.
