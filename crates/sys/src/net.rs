@@ -4,6 +4,7 @@ use crate::Errno;
 use crate::fault::{Call, counted, gate};
 use crate::io::last_errno;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::ioctl::{Getter, Opcode, ioctl};
 use rustix::net::{AddressFamily, SendFlags, SocketAddrAny, SocketFlags, SocketType};
 
 mod zerocopy;
@@ -40,6 +41,16 @@ pub fn limit_unsent(fd: impl AsFd, bytes: u32) -> Result<(), Errno> {
         libc::setsockopt(fd, level, name, (&raw const bytes).cast(), len)
     };
     if answer == 0 { Ok(()) } else { Err(last_errno()) }
+}
+
+/// `SIOCOUTQ` (tcp(7), unix(7)): returns the number of bytes in the send buffer that the peer has not acknowledged. For a
+/// Unix socket, the memory of the bytes that the peer has not read.
+pub fn unread(fd: impl AsFd) -> Result<u32, Errno> {
+    // SAFETY: SIOCOUTQ, which has the number of TIOCOUTQ, writes one int.
+    let getter = unsafe { Getter::<{ libc::TIOCOUTQ as Opcode }, libc::c_int>::new() };
+    // SAFETY: the getter above owns the int that the call writes.
+    let count = unsafe { ioctl(fd, getter) }?;
+    Ok(count.cast_unsigned())
 }
 
 /// `SO_ZEROCOPY` (socket(7)): allows [`send_zerocopy`] on this socket. EOPNOTSUPP for address families without it.
@@ -103,6 +114,24 @@ mod tests {
         assert_eq!(send(&near, b"hello"), Ok(5));
         drop(far);
         assert_eq!(send(&near, b"hello"), Err(Errno::PIPE));
+    }
+
+    #[test]
+    fn what_the_peer_reads_leaves_the_send_buffer() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let tcp = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (unix, far) = UnixStream::pair().unwrap();
+        let peers: [(std::os::fd::BorrowedFd<'_>, OwnedFd); 2] =
+            [(tcp.as_fd(), listener.accept().unwrap().0.into()), (unix.as_fd(), far.into())];
+        for (near, far) in peers {
+            rustix::io::ioctl_fionbio(near, true).unwrap();
+            while send(near, &[0; 1 << 16]).is_ok() {}
+            let before = unread(near).unwrap();
+            assert!(before > 0);
+            while unread(near).unwrap() >= before {
+                crate::io::read(&far, &mut [0; 1 << 16]).unwrap();
+            }
+        }
     }
 
     #[test]

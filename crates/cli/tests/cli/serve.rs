@@ -8,6 +8,8 @@ use std::{
     net::TcpStream,
     os::unix::net::UnixStream,
     process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -369,6 +371,41 @@ fn a_request_forges_no_field_of_a_line_of_the_log() {
         }
     }
     assert!(lines[1].contains(r"GET /back\x5Cslash\x5Cx22 HTTP/1.1"), "{}", lines[1]);
+}
+
+#[test]
+fn a_reader_of_the_log_that_stalls_does_not_delay_the_end() {
+    let scratch = Scratch::new();
+    scratch.file("dir/file", "text");
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    rustix::pipe::fcntl_setpipe_size(&writer, 4096).unwrap();
+    let mut command =
+        scratch.thalweg(["serve", "dir", "-l", "0", "--log", "text", "--grace", "1s"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::from(writer)).spawn().unwrap();
+    drop(command);
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim().rsplit(' ').next().unwrap()["http://".len()..].trim_end_matches('/');
+    let mut stream = TcpStream::connect(address).unwrap();
+    // More lines than the pipe holds.
+    for _ in 0..200 {
+        stream.write_all(b"GET /file HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        while !line.ends_with("text") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            line.push(byte[0].into());
+        }
+        line.clear();
+    }
+    let mut server = Server { child, address: String::new() };
+    server.signal(Signal::TERM);
+    let began = Instant::now();
+    while server.child.try_wait().unwrap().is_none() {
+        assert!(began.elapsed() < Duration::from_secs(60));
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
+    drop(reader);
 }
 
 #[test]

@@ -8,7 +8,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::support::{Scratch, Served, bytes, names, run, thalweg};
+use thalweg_testing::script;
+
+use crate::support::{
+    Scratch, Served, bytes, names, run, shell,
+    skip::{has_tools, is_root},
+    thalweg,
+};
 
 fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -125,4 +131,35 @@ fn a_tree_with_a_file_that_may_not_be_read_comes_without_it_and_the_same_command
     mode(&root.join("shut"), 0o755);
     ran.expect(3).expect_said("other/shut': the server has no permission to read this directory");
     assert_eq!(names(&dst), ["a", "closed", "open", "shut", "z"]);
+}
+
+/// In a copy to another machine, there may be only one connection. It must survive the answer to an unreadable file.
+#[test]
+fn an_unreadable_source_does_not_end_a_copy_or_sync_to_another_machine() {
+    let test = "an_unreadable_source_does_not_end_a_copy_or_sync_to_another_machine";
+    if !is_root(test) || !has_tools(test, &["setpriv", "cmp"]) {
+        return;
+    }
+    for (words, file_size, dst) in [
+        ("copy -r", "20M", "d"),
+        ("sync --checksum", "20k", "d/s"),
+        ("sync --checksum", "20M", "d/s"),
+    ] {
+        let scratch = Scratch::new();
+        script(&scratch.join("rsh"), "#!/bin/sh\nshift\nexec \"$@\"\n");
+        let line = format!(
+            "chmod 755 .; cp $T t; mkdir s d d/s; for name in a closed z; do
+             head -c {file_size} /dev/urandom >s/$name; truncate -s {file_size} d/s/$name; touch -d yesterday d/s/$name; done
+             chmod 0 s/closed; chown -R 54321 s d
+             setpriv --reuid=54321 --regid=54321 --clear-groups \
+             ./t {words} -q -e ./rsh --remote-program $PWD/t s h:$PWD/{dst}; echo $?; cmp s/a d/s/a && cmp s/z d/s/z"
+        );
+        let ran = shell(scratch.path(), &line);
+        assert_eq!(String::from_utf8_lossy(&ran.stdout), "3\n", "{words}: {}", ran.said());
+        assert!(
+            ran.said().contains("closed") && !ran.said().contains("has ended"),
+            "{words}: {}",
+            ran.said()
+        );
+    }
 }

@@ -32,9 +32,7 @@ pub fn ask(
         match (head.status, head.get("location")) {
             (301 | 302 | 303 | 307 | 308, Some(location)) => {
                 target = target.join(location)?.for_user_of(first);
-                if connection.discard(&head, &deadline) {
-                    connection.release();
-                }
+                connection.decline(&head, 0, &deadline);
             }
             (200 | 206, _) => {
                 options.answered.note([first, &target]);
@@ -48,9 +46,7 @@ pub fn ask(
             }
             _ => {
                 options.answered.note([first, &target]);
-                if connection.discard(&head, &deadline) {
-                    connection.release();
-                }
+                connection.decline(&head, 0, &deadline);
                 return Err(resume::status(&head));
             }
         }

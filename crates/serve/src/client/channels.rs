@@ -212,6 +212,11 @@ impl HeldChannel {
         }
     }
 
+    /// Returns `true` if another channel can be opened in place of this one.
+    pub fn is_replaceable(&self) -> bool {
+        matches!(self.pool.source, ChannelSource::Command(_))
+    }
+
     /// Returns the descriptor to read from.
     pub fn input(&self) -> Result<BorrowedFd<'_>, Errno> {
         Ok(self.channel.as_ref().ok_or(Errno::NOTCONN)?.stream.input())

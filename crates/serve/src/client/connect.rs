@@ -29,7 +29,7 @@ const ROOM: usize = 256 << 10;
 const LONGEST_TRY: Duration = Duration::from_secs(15);
 /// Time limit for the first response on a channel. The user may first have to enter a password.
 const LONGEST_LOGIN: Duration = Duration::from_secs(3600);
-/// Largest body that is discarded to keep a channel usable, in bytes.
+/// Largest body that is discarded instead of opening another channel, in bytes.
 const MOST_DISCARDED: u64 = 16 << 20;
 /// Largest number of bytes of an invalid response that an error message quotes.
 const SHOWN: usize = 80;
@@ -165,10 +165,25 @@ impl FetchConnection {
         }
     }
 
+    /// Releases the connection after the head of a response whose body is not wanted, and with `further` requests in
+    /// flight behind it. Closes the connection if their bodies cannot be discarded.
+    pub fn decline(mut self, head: &ResponseHead, further: usize, deadline: &NetDeadline<'_>) {
+        let mut is_usable = self.discard(head, deadline);
+        for _ in 0..further {
+            let head = is_usable.then(|| self.head(deadline));
+            is_usable =
+                head.is_some_and(|head| head.is_ok_and(|head| self.discard(&head, deadline)));
+        }
+        if is_usable {
+            self.release();
+        }
+    }
+
     /// Discards the body of a response on a channel. Returns `false` if the connection cannot be used any more.
     pub fn discard(&mut self, head: &ResponseHead, deadline: &NetDeadline<'_>) -> bool {
+        let Wire::Channel(channel) = &self.wire else { return false };
         let Ok(Framing::Length(mut left)) = head.framing() else { return false };
-        if !self.is_channel() || !head.keeps_alive() || left > MOST_DISCARDED {
+        if !head.keeps_alive() || left > MOST_DISCARDED && channel.is_replaceable() {
             return false;
         }
         while left > 0 {

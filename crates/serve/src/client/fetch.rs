@@ -252,7 +252,28 @@ impl FileFetch<'_> {
         let asked = FileRequest { range, known: known.as_ref(), is_conditional, is_vouched };
         let check = || self.watcher.check_cancelled();
         let (connection, head, _) = ask(self.target, &asked, self.options, &check)?;
-        match classify_response(&asked, &head)? {
+        let outcome = classify_response(&asked, &head);
+        match outcome.and_then(|outcome| self.is_as_listed(&head, outcome)) {
+            Ok(RangeOutcome::Piece { to, total, validators }) => {
+                let response = OpenResponse { connection, head, span: ByteRange { from, to } };
+                self.receive_piece(response, total, validators)
+            }
+            Ok(RangeOutcome::Whole(size)) => {
+                self.receive_whole(connection, &head, size)?;
+                Ok(true)
+            }
+            unwanted => {
+                let deadline = NetDeadline { limit: self.options.stall, check: &check };
+                connection.decline(&head, 0, &deadline);
+                self.ask_differently(&unwanted?)?;
+                Ok(false)
+            }
+        }
+    }
+
+    /// Prepares another request after a response whose body is useless.
+    fn ask_differently(&mut self, outcome: &RangeOutcome) -> Result<(), FetchError> {
+        match outcome {
             RangeOutcome::Unconditional => self.is_conditional = false,
             RangeOutcome::Another => {
                 self.changes += 1;
@@ -266,16 +287,9 @@ impl FileFetch<'_> {
                 self.restart()?;
                 self.is_ranged = false;
             }
-            RangeOutcome::Piece { to, total, validators } => {
-                let response = OpenResponse { connection, head, span: ByteRange { from, to } };
-                return self.receive_piece(response, total, validators);
-            }
-            RangeOutcome::Whole(size) => {
-                self.receive_whole(connection, &head, size)?;
-                return Ok(true);
-            }
+            RangeOutcome::Piece { .. } | RangeOutcome::Whole(_) => {}
         }
-        Ok(false)
+        Ok(())
     }
 
     /// Receives a part of a file of `total` bytes, and may fetch the rest over several connections. `validators`:
@@ -287,7 +301,6 @@ impl FileFetch<'_> {
         total: u64,
         validators: Option<Validators>,
     ) -> Result<bool, FetchError> {
-        self.is_as_listed(&response.head, Some(total))?;
         self.size = Some(total);
         self.note_digest(&response.head)?;
         if self.known.is_none() {
@@ -321,7 +334,6 @@ impl FileFetch<'_> {
         head: &ResponseHead,
         size: Option<u64>,
     ) -> Result<(), FetchError> {
-        self.is_as_listed(head, size)?;
         self.restart()?;
         self.size = size;
         self.note_digest(head)?;
@@ -383,8 +395,18 @@ impl FileFetch<'_> {
         body.bring(framing, want).map(drop)
     }
 
-    fn is_as_listed(&self, head: &ResponseHead, size: Option<u64>) -> Result<(), FetchError> {
-        self.listed.map_or(Ok(()), |listed| listed.check(head, size))
+    /// Checks that a response with a usable body is about the listed file.
+    fn is_as_listed(
+        &self,
+        head: &ResponseHead,
+        outcome: RangeOutcome,
+    ) -> Result<RangeOutcome, FetchError> {
+        match (self.listed, &outcome) {
+            (Some(listed), RangeOutcome::Piece { total, .. }) => listed.check(head, Some(*total)),
+            (Some(listed), RangeOutcome::Whole(size)) => listed.check(head, *size),
+            _ => Ok(()),
+        }?;
+        Ok(outcome)
     }
 
     /// Discards all local bytes and restarts.

@@ -13,7 +13,7 @@ use super::{
 pub struct RequestHead {
     pub method: RequestMethod,
     pub target: RequestTarget,
-    /// The request line as received, for the log.
+    /// The request line as received, for the log; at most [`LONGEST_LOGGED`] bytes.
     pub line: String,
     /// `true` for HTTP/1.0: the answer needs a length or ends with the connection, because chunks are not supported.
     pub is_old: bool,
@@ -45,6 +45,9 @@ pub enum RequestMethod {
 }
 
 const MOST_HEADERS: usize = 100;
+
+/// Maximum number of bytes of a request line that are kept for the log.
+const LONGEST_LOGGED: usize = 4 << 10;
 
 /// Known methods that are not supported for files: the answer is 405, not 501.
 const OTHER_METHODS: &[&str] = &["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"];
@@ -78,16 +81,20 @@ pub fn parse(bytes: &[u8]) -> Result<RequestHead, HttpStatus> {
         return Err(HttpStatus::EXPECTATION_FAILED);
     }
     let line = bytes.split(|byte| *byte == b'\r').find(|line| !line.is_empty() && *line != b"\n");
+    let line = line.unwrap_or_default();
     let connection = |option: &str| fields.lists("connection", option);
     Ok(RequestHead {
         method,
         target: RequestTarget::parse(target)?,
-        line: String::from_utf8_lossy(line.unwrap_or_default()).trim_start().to_owned(),
+        line: String::from_utf8_lossy(&line[..line.len().min(LONGEST_LOGGED)])
+            .trim_start()
+            .to_owned(),
         is_old,
         keep_alive: !connection("close") && (!is_old || connection("keep-alive")),
         has_body,
         range: fields.one("range"),
-        if_range: fields.one("if-range"),
+        // A header that cannot be valid must not match, because the client would join parts of two files.
+        if_range: fields.joined("if-range").map(|known| known.trim().to_owned()),
         if_match: fields.joined("if-match"),
         if_none_match: fields.joined("if-none-match"),
         if_modified_since: fields.one("if-modified-since"),
@@ -272,6 +279,6 @@ mod tests {
         assert_eq!(head.line, "GET /a?b HTTP/1.1");
         assert_eq!(head.range.as_deref(), Some("bytes=1-"));
         assert_eq!(head.if_none_match.as_deref(), Some("\"a\",W/\"b\""));
-        assert_eq!((head.if_range, head.has_body), (None, true));
+        assert_eq!((head.if_range.as_deref(), head.has_body), (Some("x,y"), true));
     }
 }

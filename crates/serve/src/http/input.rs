@@ -41,6 +41,21 @@ impl RequestBuffer {
         self.bytes.is_empty() && self.empty_lines == 0
     }
 
+    /// Returns the size of its memory in bytes.
+    pub fn held(&self) -> u64 {
+        self.bytes.capacity() as u64
+    }
+
+    /// Returns `true` if [`Self::take`] has found no complete request in the buffer.
+    pub fn is_incomplete(&self) -> bool {
+        self.looked_at == self.bytes.len()
+    }
+
+    /// Releases memory that holds no received bytes.
+    pub fn shrink(&mut self) {
+        self.bytes.shrink_to_fit();
+    }
+
     /// Returns the next request if it is complete. After an error the remaining bytes must not be parsed.
     pub fn take(&mut self) -> Option<Result<RequestHead, HttpStatus>> {
         self.skip_empty_lines();

@@ -20,7 +20,7 @@ pub struct Archive {
     failed: Option<String>,
 }
 
-/// Maximum number of files in a piece. Each file stays open until it is sent.
+/// Maximum number of files in a piece, unless the server has many connections. Each file stays open until it is sent.
 const FILES: usize = 8;
 
 /// Block size of the tar format.
@@ -77,6 +77,7 @@ impl Archive {
 impl Archive {
     fn fill(&mut self, turn: &SupplyTurn<'_>, piece: &mut BodyPiece) -> Result<(), String> {
         let (mut files, mut bytes) = (0, 0);
+        let most = if self.tree.is_crowded() { 1 } else { FILES };
         for _ in 0..TURN_ENTRIES {
             match self.tree.next(turn)? {
                 WalkStep::Entry(entry) => {
@@ -94,7 +95,7 @@ impl Archive {
                     return Ok(());
                 }
             }
-            if files >= FILES || bytes >= TURN_BYTES {
+            if files >= most || bytes >= TURN_BYTES {
                 break;
             }
         }

@@ -26,6 +26,8 @@ use super::{
 };
 use crate::http::{head::RequestHead, input::RequestBuffer, status::HttpStatus};
 
+mod waiting;
+
 /// A connection to a client.
 pub struct ServeConnection {
     ends: ConnectionEnds,
@@ -44,6 +46,8 @@ pub struct ServeConnection {
     /// On a byte stream: answers that are not written yet.
     held: Option<Box<HeldAnswers>>,
     since: Instant,
+    /// Bytes in the send buffer when the client seemed to read nothing. `None` while the socket accepts bytes.
+    unread: Option<u32>,
     /// Rate limit of this connection. Boxed, because few connections have one.
     limit: Option<Box<RateLimit>>,
 }
@@ -73,6 +77,7 @@ impl ServeConnection {
             is_held_back: false,
             held,
             since: Instant::now(),
+            unread: None,
             limit: limit.map(|limit| Box::new(RateLimit::new(limit))),
         }
     }
@@ -135,12 +140,13 @@ impl ServeConnection {
             // This limit is fixed, unlike the others, because the kernel already has all bytes.
             ConnectionPhase::Parting => waited >= GRACE,
         };
-        if is_late {
+        if is_late && !self.has_read_meanwhile() {
             self.abandon(tools, "timeout: the client read nothing");
             return NextAction::Close;
         }
         if waited >= Duration::from_secs(1) {
             self.park(tools);
+            self.note_unread();
         }
         NextAction::Wait
     }
@@ -164,27 +170,6 @@ impl ServeConnection {
         head.without_digest = true;
         self.respond(tools, head, left.max(1));
         self.note("the digest was not ready in time".to_owned());
-    }
-
-    /// Releases the memory of an answer that waits for its client.
-    pub fn park(&mut self, tools: &Tools) {
-        if let ConnectionPhase::Answering(answering) = &mut self.phase {
-            let Answering { sending, mechanism, notes, .. } = &mut **answering;
-            sending.park(&mut |report| account(&tools.site, mechanism, notes, report));
-        }
-    }
-
-    /// Returns `true` if a parked answer still holds memory.
-    pub fn is_stuck(&self) -> bool {
-        matches!(&self.phase, ConnectionPhase::Answering(answering) if answering.sending.is_stuck())
-    }
-
-    /// Returns the memory, in bytes, of an answer that waits for its client; 0 if no answer waits.
-    pub fn held(&self) -> u64 {
-        match &self.phase {
-            ConnectionPhase::Answering(answering) if !self.writable => answering.sending.held(),
-            _ => 0,
-        }
     }
 
     fn is_pending(&self) -> bool {
@@ -379,8 +364,11 @@ impl ServeConnection {
         let moved = answering.sending.total - before;
         limits.spend(moved);
         self.is_held_back |= more;
+        if answering.sending.total > 0 {
+            answering.retry = None;
+        }
         if moved > 0 {
-            self.since = Instant::now();
+            (self.since, self.unread) = (Instant::now(), None);
         }
         self.after_step(tools, sent)
     }

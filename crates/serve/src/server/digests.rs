@@ -136,10 +136,13 @@ impl Digests {
                 return;
             }
             of_work.begun.get_or_init(Instant::now);
-            let digest = digest(&file, hash, hand, &of_work);
-            if digest.is_some() || of_work.is_wanted() {
-                digests.keep(key, digest.map_or(KnownDigest::Nothing, KnownDigest::Digest));
-            }
+            let known = match digest(&file, hash, hand, &of_work) {
+                Ok(digest) => digest.map_or(KnownDigest::Nothing, KnownDigest::Digest),
+                Err(Cancelled) if hand.is_over.load(Ordering::Relaxed) => KnownDigest::Nothing,
+                // No client waited for it. Another one may wait by now, and has a task of its own.
+                Err(Cancelled) => return,
+            };
+            digests.keep(key, known);
         });
         let is_done = helpers.give(HelperTask { lane, work, waiter }).unwrap_or_else(|| {
             // No thread can be started, so the answer is sent without the hash.
@@ -176,31 +179,36 @@ impl Digests {
     }
 }
 
-/// Returns the hash, if the file did not change during the read.
+/// Returns the hash; `None` if the file is unreadable or changed during the read.
 fn digest(
     file: &ServedFile,
     hash: Hash,
     hand: &mut HelperResources<'_>,
     wish: &Wish,
-) -> Option<Digest> {
+) -> Result<Option<Digest>, Cancelled> {
     let HelperResources { is_over, buffer } = hand;
     buffer.resize(buffer.capacity().max(PIECE));
     let check_cancelled = || {
         let is_wanted = wish.is_wanted() && !is_over.load(Ordering::Relaxed);
         if is_wanted { Ok(()) } else { Err(Cancelled) }
     };
-    let unread = |_: Errno| Unhashed;
+    let unread = |_: Errno| Unhashed::Unreadable;
     let (fd, size) = (file.as_fd(), file.version.size);
-    let (len, digest) =
-        hash_file(fd, hash, &mut buffer[..PIECE], size, &check_cancelled, unread).ok()?;
-    (len == size && file.is_unchanged()).then_some(digest)
+    match hash_file(fd, hash, &mut buffer[..PIECE], size, &check_cancelled, unread) {
+        Ok((len, digest)) => Ok((len == size && file.is_unchanged()).then_some(digest)),
+        Err(Unhashed::Unreadable) => Ok(None),
+        Err(Unhashed::Cancelled) => Err(Cancelled),
+    }
 }
 
-/// The hash could not be computed; the client gets an answer without it.
-struct Unhashed;
+/// The reason why a hash was not computed.
+enum Unhashed {
+    Unreadable,
+    Cancelled,
+}
 
 impl From<Cancelled> for Unhashed {
     fn from(_: Cancelled) -> Self {
-        Self
+        Self::Cancelled
     }
 }

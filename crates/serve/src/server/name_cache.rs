@@ -127,6 +127,11 @@ impl NameCache {
         self.lock().lists.retain(|cached| cached.used.elapsed() < KEPT);
     }
 
+    /// Returns `true` if no list is cached.
+    pub fn is_empty(&self) -> bool {
+        self.lock().lists.is_empty()
+    }
+
     /// Returns the memory of all lists, in bytes.
     pub fn held(&self) -> u64 {
         self.lock().held()

@@ -13,7 +13,10 @@ use std::{
 };
 
 use rustix::event::{EventfdFlags, eventfd};
-use thalweg_core::{Profile, buffer_pool, cadence::RETRY_PAUSE};
+use thalweg_core::{
+    Profile, buffer_pool,
+    cadence::{GRACE, RETRY_PAUSE},
+};
 use thalweg_sys::{fault, signal, usage};
 
 use super::{
@@ -148,24 +151,17 @@ impl RunningServer {
         self.wakes.iter().for_each(|fd| wake(fd));
     }
 
-    /// Stops accepting connections and finishes the answers in progress. Waits until all are finished, `grace` has
-    /// passed or `is_enough` returns `true`. Returns `true` if all were finished.
-    pub fn stop(mut self, grace: Duration, is_enough: impl FnMut() -> bool) -> bool {
-        self.enter(ENDING);
-        let finished = self.wait(grace, is_enough);
-        self.end();
-        finished
-    }
-
-    /// Waits until all workers have finished, `grace` has passed or `is_enough` returns `true`. Returns `true` if all
-    /// have finished.
-    fn wait(&self, grace: Duration, mut is_enough: impl FnMut() -> bool) -> bool {
+    /// Stops accepting connections and finishes the answers in progress. Waits until all are finished and logged, `grace`
+    /// has passed or `is_enough` returns `true`. Returns `true` if all answers were finished.
+    pub fn stop(mut self, grace: Duration, mut is_enough: impl FnMut() -> bool) -> bool {
         let began = Instant::now();
-        let is_done = || self.workers.iter().all(JoinHandle::is_finished);
-        while !is_done() && began.elapsed() < grace && !is_enough() {
-            thread::sleep(RETRY_PAUSE);
-        }
-        is_done()
+        self.enter(ENDING);
+        let finished = wait(&self.workers, grace, &mut is_enough);
+        self.end_workers();
+        wait(&self.log, grace.saturating_sub(began.elapsed()), is_enough);
+        // The reader of the log may have stopped to read.
+        self.log.take_if(|log| !log.is_finished());
+        finished
     }
 
     /// Waits until the last connection of [`ServeOptions::streams`] has ended, and returns what its client reported.
@@ -182,8 +178,8 @@ impl RunningServer {
         if self.report().status.is_some() {
             self.enter(ENDING);
         }
-        self.wait(grace, || false);
-        self.end();
+        wait(&self.workers, grace, || false);
+        self.end_workers();
         self.report()
     }
 
@@ -197,14 +193,16 @@ impl RunningServer {
         self.wakes.iter().for_each(|fd| wake(fd));
     }
 
-    fn end(&mut self) {
+    fn end_workers(&mut self) {
         self.enter(NOW);
         for worker in self.workers.drain(..) {
             let _ = worker.join();
         }
-        if let Some(log) = self.log.take() {
-            let _ = log.join();
-        }
+    }
+
+    fn end(&mut self) {
+        self.end_workers();
+        wait(&self.log, GRACE, || false);
         for name in self.names.drain(..) {
             let _ = fs::remove_file(name);
         }
@@ -230,6 +228,21 @@ pub fn size_of(options: &ServeOptions, path: &Path) -> Result<u64, ServeError> {
         Ok(ServedEntry::Directory(_)) => Err(ServeError::Directory(path.to_owned())),
         Err(status) => Err(nothing(status)),
     }
+}
+
+/// Waits until all threads have finished, `grace` has passed or `is_enough` returns `true`. Returns `true` if all have
+/// finished.
+fn wait<'t>(
+    threads: impl IntoIterator<Item = &'t JoinHandle<()>> + Copy,
+    grace: Duration,
+    mut is_enough: impl FnMut() -> bool,
+) -> bool {
+    let began = Instant::now();
+    let is_done = || threads.into_iter().all(JoinHandle::is_finished);
+    while !is_done() && began.elapsed() < grace && !is_enough() {
+        thread::sleep(RETRY_PAUSE);
+    }
+    is_done()
 }
 
 /// Distributes the listening sockets to the workers.

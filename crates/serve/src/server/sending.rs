@@ -34,8 +34,9 @@ use crate::{
 
 use large_part::LargePart;
 
-/// Maximum memory of a parked answer, in bytes: its head, or the headers between files of an archive.
-const PARKED: u64 = 4 << 10;
+/// Maximum memory of a parked connection, in bytes: an incomplete request, the head of an answer, or the headers between
+/// files of an archive.
+pub const PARKED: u64 = 4 << 10;
 
 /// An answer that is being sent.
 #[derive(Default)]

@@ -41,7 +41,12 @@ pub struct ServedSite {
     pub paths: AtomicU64,
     /// The limit for `paths`.
     pub most_paths: u64,
+    /// Maximum number of connections.
+    pub most: usize,
 }
+
+/// A server is crowded if it has more than one of this many of its maximum number of connections.
+const CROWD: usize = 16;
 
 /// Minimum memory, in bytes, for queued directories of tree walks, regardless of the budget.
 const LEAST_PATHS: u64 = 256 << 10;
@@ -68,7 +73,13 @@ impl ServedSite {
             names: NameCache::new(options.memory / 8 * 5, options.hidden),
             paths: AtomicU64::new(0),
             most_paths: (options.memory / 4).max(LEAST_PATHS),
+            most,
         }
+    }
+
+    /// Returns `true` if the server has so many connections that each one should open few files.
+    pub fn is_crowded(&self) -> bool {
+        self.accounts.connections.load(Ordering::Relaxed) > self.most / CROWD
     }
 
     /// Returns the current rules for choosing mechanisms.

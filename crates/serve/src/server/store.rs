@@ -53,6 +53,11 @@ impl Store {
         self.turn += 1;
     }
 
+    /// Returns `true` if no file is open.
+    pub fn has_no_file(&self) -> bool {
+        self.files.is_empty()
+    }
+
     /// Closes all files. Returns `true` if there were any.
     pub fn close(&mut self) -> bool {
         let had = !self.files.is_empty();

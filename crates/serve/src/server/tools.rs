@@ -27,8 +27,9 @@ pub struct Tools {
     pub is_ending: bool,
 }
 
-/// Size of a worker's read buffer, in bytes.
-const BUFFER: usize = 64 << 10;
+/// Size of a worker's read buffer in bytes: the number of bytes of further requests that a connection may hold while its
+/// client does not read the first answer.
+const BUFFER: usize = 8 << 10;
 
 impl Tools {
     /// Creates the resources of a worker. `wake`: the eventfd on which it waits.
@@ -55,6 +56,11 @@ impl Tools {
             buffer: vec![0; BUFFER],
             is_ending: false,
         }
+    }
+
+    /// Returns `true` if no file is kept open and no directory list is cached.
+    pub fn caches_nothing(&self) -> bool {
+        self.store.borrow().has_no_file() && self.site.names.is_empty()
     }
 
     /// Discards the plans if the profile has changed.

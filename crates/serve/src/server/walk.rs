@@ -155,6 +155,11 @@ impl TreeWalk {
         }
     }
 
+    /// Returns `true` if the server has so many connections that each one should open few files.
+    pub fn is_crowded(&self) -> bool {
+        self.site.is_crowded()
+    }
+
     /// Returns `true` if the walk returns the targets of symbolic links.
     pub fn copies_links(&self) -> bool {
         self.options.copy_links

@@ -1,8 +1,11 @@
 //! `thalweg serve`: serves a directory or a file over HTTP.
 
 use rustix::thread::{Timespec, nanosleep};
-use std::{io, os::fd::OwnedFd, path::Path, time::Duration};
-use thalweg_core::shown;
+use std::{io, os::fd::OwnedFd, path::Path, thread, time::Duration};
+use thalweg_core::{
+    cadence::{Deadline, GRACE, RETRY_PAUSE},
+    shown,
+};
 use thalweg_measure::tune_machine::EndPair;
 use thalweg_serve::server::{AccessLog, ListenAddress, RunningServer, ServeOptions, Timeouts};
 use thalweg_sys::{handed, signal, user::User};
@@ -71,9 +74,14 @@ impl Subcommand for ServeArgs {
             note(&choices);
         }
         self.wait(&server, &terminal);
-        note("finishing responses; interrupt again to stop at once");
+        // In threads, because the reader of standard error may have stopped to read.
+        let _ = thread::spawn(|| note("finishing responses; interrupt again to stop at once"));
         if !server.stop(self.grace, || signal::times() > 1) {
-            complain("some responses were incomplete");
+            let complaint = thread::spawn(|| complain("some responses were incomplete"));
+            let given = Deadline::after(GRACE);
+            while !complaint.is_finished() && !given.passed() {
+                thread::sleep(RETRY_PAUSE);
+            }
             return Err(CommandFailure::new(Exit::Failed, ""));
         }
         Ok(Exit::Done)

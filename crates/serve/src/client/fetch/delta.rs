@@ -118,12 +118,14 @@ impl FileFetch<'_> {
         let Some(count) = request.count(size) else { return Ok(None) };
         let target = self.target.with_query(&request.query());
         let (mut connection, head, _) = ask(&target, &FileRequest::ALL, self.options, &check)?;
-        if head.get("content-type") != Some(MEDIA_TYPE) {
-            return Err(FetchError::broken(
-                "the answer is not a list of block sums (wrong Content-Type)",
-            ));
+        let is_list = head.get("content-type") == Some(MEDIA_TYPE);
+        let why = "the answer is not a list of block sums (wrong Content-Type)";
+        let is_list = is_list.then_some(()).ok_or_else(|| FetchError::broken(why));
+        if let Err(error) = is_list.and_then(|()| listed.check(&head, Some(size))) {
+            let deadline = NetDeadline { limit: self.options.stall, check: &check };
+            connection.decline(&head, 0, &deadline);
+            return Err(error);
         }
-        listed.check(&head, Some(size))?;
         let most = count * SUM_BYTES as u64 + DIGEST_BYTES as u64;
         let what = "the list of block sums";
         let answer = body_in_memory(&mut connection, &head, most, what, self.options, &check)?;
@@ -230,11 +232,14 @@ impl FileFetch<'_> {
                 connection.send(text.as_bytes(), &deadline)?;
             }
             let head = connection.head(&deadline)?;
-            match classify_response(&asked(gap), &head)? {
-                RangeOutcome::Piece { to, .. } if to == gap.1 => {}
-                _ => return Ok(false),
+            let outcome = classify_response(&asked(gap), &head);
+            match outcome.and_then(|outcome| self.is_as_listed(&head, outcome)) {
+                Ok(RangeOutcome::Piece { to, .. }) if to == gap.1 => {}
+                unwanted => {
+                    connection.decline(&head, sent - n - 1, &deadline);
+                    return unwanted.map(|_| false);
+                }
             }
-            self.is_as_listed(&head, Some(known.size))?;
             self.body(&mut connection, &head, gap.0, Some(gap.1 - gap.0))?;
             if !head.keeps_alive() {
                 return Ok(self.download.done().gaps(known.size).is_empty());

@@ -12,7 +12,9 @@ use super::{
     files::WantedFile,
     job::{TreeJob, check_listed},
 };
-use crate::client::{FetchError, connect::FetchConnection, deadline::NetDeadline, resume};
+use crate::client::{
+    FetchError, connect::FetchConnection, deadline::NetDeadline, head::ResponseHead, resume,
+};
 
 /// The files of one thread that need a comparison, and the connection that requests their hashes.
 pub struct HashChecks {
@@ -55,8 +57,14 @@ impl HashChecks {
         }
     }
 
+    /// Moves the first file to the end, so that it is compared again.
+    pub fn put_off(&mut self) {
+        let first = self.all.pop_front();
+        self.all.extend(first);
+    }
+
     /// Drops the connection. Unanswered requests are sent again.
-    pub fn forget_connection(&mut self) {
+    fn forget_connection(&mut self) {
         self.connection = None;
         self.asking.forget();
     }
@@ -80,12 +88,27 @@ impl HashChecks {
             }
             Err(error @ (FetchError::Cancelled | FetchError::Unsupported(_))) => return Err(error),
             Err(error) if error.is_passing() => return Err(error),
-            Err(error) => {
-                self.forget_connection();
-                account.missed(&first.path, error);
-            }
+            Err(error) => account.missed(&first.path, error),
         }
         Ok(())
+    }
+
+    /// Sends the next requests and receives the first response, which has no body.
+    fn head_of_first(
+        &mut self,
+        job: &TreeJob<'_>,
+        deadline: &NetDeadline<'_>,
+    ) -> Result<ResponseHead, FetchError> {
+        let mut connection = job.connect(self.connection.take(), deadline)?;
+        connection.send(&self.asking.next(self.all.iter()), deadline)?;
+        let head = connection.head(deadline)?;
+        self.asking.answered();
+        if head.keeps_alive() {
+            self.connection = Some(connection);
+        } else {
+            self.forget_connection();
+        }
+        Ok(head)
     }
 
     /// Sends the next requests and receives the first response. Returns `true` if the first local file has the listed
@@ -94,17 +117,9 @@ impl HashChecks {
         let account = job.account;
         let check = || account.check_cancelled();
         let deadline = NetDeadline { limit: job.options.stall, check: &check };
-        let mut connection = job.connect(self.connection.take(), &deadline)?;
-        connection.send(&self.asking.next(self.all.iter()), &deadline)?;
-        let head = connection.head(&deadline)?;
+        let head = self.head_of_first(job, &deadline).inspect_err(|_| self.forget_connection())?;
         if head.status != 200 {
             return Err(resume::status(&head));
-        }
-        self.asking.answered();
-        if head.keeps_alive() {
-            self.connection = Some(connection);
-        } else {
-            self.forget_connection();
         }
         let Some(first) = self.all.front() else { return Ok(false) };
         check_listed(&head, first)?;

@@ -164,8 +164,10 @@ impl<'a> TreeWorker<'a> {
         let is_same = match self.hash_checks.is_first_the_same(self.job) {
             Ok(is_same) => Ok(is_same),
             Err(error) => {
-                self.hash_checks.forget_connection();
-                let Some(error) = self.after(error, tries)? else { return Ok(()) };
+                let Some(error) = self.after(error, tries)? else {
+                    self.hash_checks.put_off();
+                    return Ok(());
+                };
                 Err(error)
             }
         };

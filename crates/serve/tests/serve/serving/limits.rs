@@ -11,7 +11,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_
 
 use super::{
     parking::metric,
-    support::{Client, TestSite, address},
+    support::{Client, TestSite, address, noise},
 };
 
 const REQUEST: &str = "GET /file HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -85,7 +85,7 @@ fn a_running_answer_is_never_closed_for_a_new_client() {
         options.timeouts.idle = NEVER;
     });
     place.file("file", "text");
-    let bytes = super::support::noise(16 << 20);
+    let bytes = noise(16 << 20);
     place.file("large", &bytes);
     let mut busy = place.connect();
     busy.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -210,5 +210,74 @@ fn a_tree_with_more_folders_than_memory_allows_is_cut_short_and_costs_no_other_a
         let answer = place.get("/small/?manifest", "");
         assert!(answer.is_whole && answer.body.windows(4).any(|name| name == b"file"));
         assert!(place.get("/wide/?json", "").is_whole);
+    }
+}
+
+/// Returns how many files below the root are open in this process.
+fn open_files(place: &TestSite) -> usize {
+    let root = place.path("");
+    let links = std::fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .filter_map(|fd| fd.ok()?.path().read_link().ok());
+    links.filter(|link| link.starts_with(&root) && !link.is_dir()).count()
+}
+
+#[test]
+fn heads_without_an_end_count_as_memory() {
+    let place = TestSite::with(|options| {
+        options.threads = Some(1);
+        options.memory = 256 << 10;
+        options.metrics = true;
+        options.timeouts.head = NEVER;
+    });
+    place.file("file", "text");
+    let mut clients: Vec<Client> = (0..64).map(|_| place.connect()).collect();
+    for client in &mut clients {
+        client.send(format!("GET /{}", "a".repeat(20 << 10)));
+    }
+    // At most 96 KiB remain, and the connection that asks.
+    place.counts(|page| metric(page, "thalweg_connections") <= 5);
+    assert_eq!(place.connect().ask(REQUEST).text(), "text");
+}
+
+#[test]
+fn many_archives_that_are_not_read_open_one_file_each() {
+    let place = TestSite::with(|options| {
+        options.max_connections = Some(32);
+        options.metrics = true;
+    });
+    for n in 0..40 {
+        place.file(&format!("tree/{n}"), noise(1 << 20));
+    }
+    let deaf: Vec<Client> = (0..20)
+        .map(|_| {
+            let mut client = place.connect();
+            client.send("GET /tree/?tar HTTP/1.1\r\nHost: a\r\n\r\n");
+            client
+        })
+        .collect();
+    // The first two may open several files, because the server is not crowded yet.
+    place.counts(|page| {
+        metric(page, "thalweg_connections") > 20 && (1..=20 + 2 * 7).contains(&open_files(&place))
+    });
+    for mut client in deaf {
+        let answer = client.answer(false);
+        assert!(answer.is_whole && answer.body.len() > 40 << 20);
+    }
+}
+
+#[test]
+fn an_idle_server_closes_its_files() {
+    let place = TestSite::new();
+    let path = place.file("file", "text");
+    let mut client = place.connect();
+    client.send("GET /file HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    assert!(client.answer(false).is_whole && client.is_at_end());
+    drop(client);
+    std::fs::remove_file(path).unwrap();
+    let began = Instant::now();
+    while open_files(&place) > 0 {
+        assert!(began.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(50));
     }
 }
