@@ -320,7 +320,7 @@ impl CopyFailure {
         matches!(errno, Errno::MFILE | Errno::NFILE)
     }
 
-    /// Returns `true` if every further write to the destination would fail too.
+    /// Returns `true` if every further write to the same file system would fail too.
     pub fn ends_the_run(&self) -> bool {
         let errno = match self {
             Self::Sink(_, errno, _) => *errno,
@@ -331,7 +331,7 @@ impl CopyFailure {
     }
 }
 
-/// Returns `true` for an errno with which every further write to the destination would fail too.
+/// Returns `true` for an errno with which every further write to the same file system would fail too.
 pub(crate) fn cannot_take_more(errno: Errno) -> bool {
     matches!(errno, Errno::NOSPC | Errno::DQUOT | Errno::ROFS)
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::support::{
-    Running, Scratch, bytes, file_methods, names, run::Ran, scratch::unfinished, thalweg,
+    Running, Scratch, bytes, file_methods, names, run, run::Ran, scratch::unfinished, thalweg,
 };
 
 const LEN: u64 = 16 << 20;
@@ -143,4 +143,35 @@ fn expect_said_in_a_tree(what: &str, change: Change) {
         return;
     }
     panic!("{what}: no change landed inside a copy of a tree");
+}
+
+/// The copy of a source that changed has bytes of both versions, so a later run must not take it for complete.
+#[test]
+fn a_copy_whose_source_changed_is_made_again_by_the_next_run() {
+    const REWRITTEN: Change = |path| bytes::write_at(path, 22, 0, LEN as usize);
+    const WITH_ITS_TIME: Change = |path| {
+        let before = fs::metadata(path).unwrap().modified().unwrap();
+        REWRITTEN(path);
+        File::options().write(true).open(path).unwrap().set_modified(before).unwrap();
+    };
+    for (options, change) in
+        [(&["copy"][..], REWRITTEN), (&["copy", "-p"], REWRITTEN), (&["copy", "-p"], WITH_ITS_TIME)]
+    {
+        let is_caught = LIMITS.iter().any(|limit| {
+            let scratch = Scratch::new();
+            let (source, copy) = (scratch.join("source"), scratch.join("copy"));
+            bytes::write(&source, 20, LEN);
+            let mut command = thalweg();
+            command.args(options).arg(limit).args([&source, &copy]);
+            let Some(ran) = copy_while(&source, &mut command, change) else { return false };
+            if ran.code() == 0 {
+                return false;
+            }
+            ran.expect(3);
+            run(thalweg().args(options).arg("--resume").args([&source, &copy])).expect(0);
+            bytes::expect(&copy, 22, LEN);
+            true
+        });
+        assert!(is_caught, "{options:?}: no change landed inside a copy");
+    }
 }

@@ -228,6 +228,12 @@ fn a_link_that_leads_nowhere_is_written_through_for_posix_alone() {
         0,
         "test ! -L g && test ! -e d/gone",
     );
+    // Small files of a tree wait for a common sync, before which they have no name.
+    let setup = "mkdir -p src dst/src; echo n >src/g; ln -s gone dst/src/g";
+    for fsync in ["always", "auto"] {
+        let line = format!("{posix} -r --fsync={fsync} src dst");
+        holds(setup, &line, 0, "test -L dst/src/g && test $(cat dst/src/gone) = n");
+    }
 }
 
 #[test]

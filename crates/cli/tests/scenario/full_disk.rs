@@ -14,6 +14,8 @@ use crate::support::{
     names, run,
     run::{GUARD, Ran},
     scratch::{open_to_all, unfinished},
+    shell,
+    skip::{has_tools, is_root},
     thalweg,
 };
 
@@ -193,5 +195,74 @@ fn a_new_tree_that_did_not_fit_is_finished_by_the_same_command_with_resume() {
             bytes::expect(&place.join("new").join(n.to_string()), n, 500_000 + n);
         }
         assert_eq!(names(&place.join("new")).len(), 6);
+    }
+}
+
+/// Makes 8 directories with 24 files in `src`, and runs a line that may mount file systems.
+fn run_with_mounts(line: &str) -> Ran {
+    let scratch = Scratch::new();
+    let setup = "mkdir dst bound; for d in 0 1 2 3 4 5 6 7; do mkdir -p src/$d
+        for f in a b c; do head -c 100000 /dev/zero >src/$d/$f; done; done";
+    shell(scratch.path(), setup).expect(0);
+    shell(scratch.path(), &format!("unshare --mount --propagation=slave sh -c '{line}'"))
+}
+
+fn can_mount(test: &str) -> bool {
+    is_root(test) && has_tools(test, &["unshare", "mount"])
+}
+
+#[test]
+fn a_full_or_read_only_mount_inside_the_destination_costs_only_its_own_files() {
+    let test = "a_full_or_read_only_mount_inside_the_destination_costs_only_its_own_files";
+    if !can_mount(test) {
+        return;
+    }
+    for (mount, errno) in [
+        ("mount -t tmpfs -o ro none dst/src/3", "EROFS"),
+        ("mount -t tmpfs -o size=64k none dst/src/3", "ENOSPC"),
+        ("mount --bind bound dst/src/3 && mount -o remount,bind,ro dst/src/3", "EROFS"),
+    ] {
+        for jobs in ["1", "4"] {
+            let line = format!(
+                "mkdir -p dst/src/3 && {mount} && {{ $T copy -a --jobs={jobs} src dst; test $? = 1; }} &&
+                 test $(find dst -type f | wc -l) = 21"
+            );
+            let ran = run_with_mounts(&line).expect(0);
+            for file in ["a", "b", "c"] {
+                ran.expect_said(&format!("'dst/src/3/{file}'"));
+            }
+            ran.expect_said(errno);
+        }
+    }
+    // The destination of one of several sources is full.
+    let line = "cp -r src more; mkdir dst/src; mount -t tmpfs -o size=64k none dst/src
+        $T copy -a --jobs=1 src more dst; test $? = 1 && test $(find dst/more -type f | wc -l) = 24";
+    run_with_mounts(line).expect(0).expect_said("ENOSPC");
+}
+
+#[test]
+fn a_full_link_target_or_device_costs_only_its_own_file() {
+    let scratch = Scratch::new();
+    let line = "mkdir -p src dst/src; for f in a b c d e; do echo $f >src/$f; done; ln -s /dev/full dst/src/c
+        $T copy -r --jobs=1 src dst; test $? = 1 && cd dst/src && test \"$(cat a b d e | xargs)\" = 'a b d e'";
+    shell(scratch.path(), line).expect(0).expect_said("ENOSPC");
+}
+
+#[test]
+fn a_destination_that_is_a_full_or_read_only_mount_stops_the_copy_at_once() {
+    let test = "a_destination_that_is_a_full_or_read_only_mount_stops_the_copy_at_once";
+    if !can_mount(test) {
+        return;
+    }
+    for (mount, errno) in [("-o size=224k", "ENOSPC"), ("-o ro", "EROFS")] {
+        for command in ["copy -aT", "sync"] {
+            let line = format!(
+                "mount -t tmpfs {mount} none dst && $T {command} --jobs=1 src dst 2>said; code=$?; cat said >&2
+                 test $(grep -c \"cannot.*dst/.*{errno}\" said) = 1 && exit $code"
+            );
+            // Nothing was copied to the read-only mount.
+            let code = if (command, errno) == ("copy -aT", "EROFS") { 1 } else { 3 };
+            run_with_mounts(&line).expect(code);
+        }
     }
 }

@@ -3,10 +3,14 @@
 use std::{
     fs,
     os::unix::fs::MetadataExt,
+    process::Command,
     time::{Duration, SystemTime},
 };
 
-use crate::support::{Scratch, bytes, shell};
+use crate::support::{
+    Scratch, bytes, run, shell, skip,
+    skip::{has_tools, is_root},
+};
 
 const NAMES: [&str; 3] = ["f1", "g1", "zz"];
 
@@ -121,4 +125,75 @@ fn a_newer_link_stays_and_is_never_made_a_name_of_an_older_one() {
     shell(scratch.path(), setup).expect(0);
     shell(scratch.path(), "$T copy -auT from to").expect(0);
     assert_eq!(fs::read_link(scratch.join("to/l2")).unwrap().as_os_str(), "elsewhere");
+}
+
+#[test]
+fn a_name_that_cannot_be_updated_keeps_no_other_name_from_being_linked() {
+    let test = "a_name_that_cannot_be_updated_keeps_no_other_name_from_being_linked";
+    if !is_root(test) || !has_tools(test, &["setpriv"]) {
+        return;
+    }
+    let scratch = Scratch::public();
+    scratch.binary();
+    let line =
+        "mkdir -p s/new s/two d/two; echo x >s/a; ln s/a s/new/c; ln s/a s/two/e; cp -p s/a d/a
+        chmod 0 d/a; touch -d @1000 s/two; chown -R 54321:54321 s d
+        setpriv --reuid=54321 --regid=54321 --clear-groups ./thalweg sync --jobs=1 s d
+        test $? = 1 && test $(stat -c %i d/new/c) = $(stat -c %i d/a) || exit 9
+        test $(stat -c %Y d/two) = 1000 && test \"$(ls -A d | xargs)\" = 'a new two'";
+    shell(scratch.path(), line).expect(0).expect_said("cannot open 'd/a'");
+}
+
+#[test]
+fn a_name_that_is_retried_for_lack_of_descriptors_does_not_wait_for_itself() {
+    let test = "a_name_that_is_retried_for_lack_of_descriptors_does_not_wait_for_itself";
+    if !has_tools(test, &["strace"]) {
+        return;
+    }
+    if run(Command::new("strace").args(["-o", "/dev/null", "true"])).code() != 0 {
+        return skip(test, "strace cannot trace here");
+    }
+    let mut retried = 0;
+    for nth in 1..200 {
+        let scratch = Scratch::new();
+        let line = format!(
+            "mkdir -p s/new d; echo x >s/a; ln s/a s/b; ln s/a s/new/c; cp -p s/a d/a; ln d/a d/b; chmod 600 d/a
+             strace -f -qq -o trace -e inject=openat:error=EMFILE:when={nth} $T sync --jobs=1 s d
+             code=$?; grep -q INJECTED trace || exit 77; test $code = 0 || exit 78
+             test $(stat -c %h d/new/c) = 3 && test $(stat -c %a d/a) = $(stat -c %a s/a)"
+        );
+        match shell(scratch.path(), &line).code() {
+            0 => retried += 1,
+            77 => break,
+            // The open that failed is not retried.
+            78 => {}
+            _ => panic!("{nth}: a name is missing, or separate"),
+        }
+    }
+    assert!(retried > 0);
+}
+
+/// The other name may be a file of root, to which another user made a hard link in a directory for all.
+#[test]
+fn a_file_with_names_elsewhere_is_replaced_and_not_changed_in_place() {
+    let test = "a_file_with_names_elsewhere_is_replaced_and_not_changed_in_place";
+    if !is_root(test) {
+        return;
+    }
+    let setup = "mkdir s; mkdir -m 1777 shared; echo text >s/f; cp -p s/f secret; chmod 600 secret
+        ln secret shared/f; chown 65534 s/f; chmod 644 s/f; ";
+    let check =
+        "; test \"$(stat -c '%u %a %h' secret shared/f | xargs)\" = \"0 600 1 65534 644 $names\"";
+    for (copy, names) in [
+        ("$T copy -a --resume s/f shared/", 1),
+        ("$T copy -aT --resume s shared", 1),
+        ("$T sync s shared", 1),
+        ("ln s/f s/g; $T sync s shared", 2),
+        ("ln s/f s/g; $T copy -aT --resume s shared", 2),
+        ("setfattr -n user.x -v 1 s/f; $T copy -a --resume s/f shared/", 1),
+    ] {
+        let scratch = Scratch::new();
+        shell(scratch.path(), &format!("names={names}; {setup}{copy}{check}")).expect(0);
+        shell(scratch.path(), "$T verify --attributes s/f shared/f && cmp s/f shared/f").expect(0);
+    }
 }

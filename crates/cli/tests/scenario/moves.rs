@@ -4,7 +4,11 @@ use std::{fs, os::unix::fs::MetadataExt, path::Path, thread, time::Duration};
 use thalweg_testing::{Dice, from_env};
 
 use crate::{
-    support::{Ran, Running, Scratch, names, run, shell, skip, thalweg},
+    support::{
+        Ran, Running, Scratch, names, run, shell,
+        skip::{has_tools, is_root, skip},
+        thalweg,
+    },
     sync_trees::{edit, record},
 };
 
@@ -100,9 +104,10 @@ fn an_entry_that_is_replaced_after_its_copy_stays_in_the_source() {
     // In an existing directory each copy is visible at once, while the large file is still being copied.
     let copy = other.folder("copy");
     let mut command = thalweg();
-    command.args(["move", "--limit=1M", "--jobs=4"]).args([&scratch.join("source"), &copy]);
-    let running = Running::start(&mut command);
+    command.args(["move", "--limit=800K", "--jobs=4"]).args([&scratch.join("source"), &copy]);
+    let mut running = Running::start(&mut command);
     while !["link", "file", "z"].iter().all(|name| copy.join(name).symlink_metadata().is_ok()) {
+        assert!(!running.has_ended(), "over before it was disturbed");
         thread::sleep(Duration::from_millis(1));
     }
     let line = "ln -s new source/n; mv -T source/n source/link; echo new >source/n; mv source/n source/file";
@@ -143,4 +148,78 @@ fn the_trash_may_be_on_another_file_system() {
     let read = |name: &str| fs::read_to_string(other.join("trash").join(name)).unwrap();
     assert_eq!((read("f"), read("old/g")), ("before\n".into(), "gone\n".into()));
     shell(scratch.path(), "diff -r -x .thalweg-sync s t").expect(0);
+}
+
+#[test]
+fn a_former_destination_of_syncs_is_moved_without_their_records() {
+    let test = "a_former_destination_of_syncs_is_moved_without_their_records";
+    let scratch = Scratch::new();
+    let Some(other) = elsewhere(test, &scratch) else { return };
+    let line = "mkdir -p a/d; echo 1 >a/f; echo 2 >a/d/g; $T sync --delete a source; $T sync --delete a source/b;
+        test -e source/.thalweg-sync && test -e source/b/.thalweg-sync";
+    shell(scratch.path(), line).expect(0);
+    let copy = other.join("copy");
+    moved(scratch.path(), &[Path::new("source"), &copy]).expect(0);
+    assert!(!scratch.join("source").exists());
+    assert_eq!(names(&copy), ["b", "d", "f"]);
+    assert_eq!(names(&copy.join("b")), ["d", "f"]);
+    // A file of this name that no sync wrote is kept.
+    shell(scratch.path(), "mkdir source; echo 1 >source/f; echo mine >source/.thalweg-sync")
+        .expect(0);
+    moved(scratch.path(), &[Path::new("source"), &copy]).expect(1);
+    assert_eq!(names(&scratch.join("source")), [".thalweg-sync"]);
+}
+
+#[test]
+fn a_file_that_two_mounts_show_is_not_deleted() {
+    let test = "a_file_that_two_mounts_show_is_not_deleted";
+    if !is_root(test) || !has_tools(test, &["unshare"]) {
+        return;
+    }
+    let setup = "mount -t tmpfs none on && cd on && mkdir -p disk/photos/d pool up work && echo 1 >disk/photos/a
+        echo 2 >disk/photos/d/b; touch disk/photos/empty; ln -s a disk/photos/l; mkfifo disk/photos/p
+        mount -t overlay -o lowerdir=disk,upperdir=up,workdir=work overlay pool || exit 77
+        list() { find disk -printf '%p %y %s %T@\\n' | sort; }; list >before; ";
+    let check = "; test $? = 1 && list | diff before - && cat pool/photos/a pool/photos/d/b";
+    for command in [
+        "$T move disk/photos pool/photos",
+        "$T move disk/photos/ pool/photos/",
+        "touch pool/photos/new; $T move disk/photos pool/photos",
+        "$T move disk/photos/a disk/photos/empty disk/photos/d pool/photos",
+    ] {
+        let scratch = Scratch::new();
+        let inside = [setup, command, check].concat();
+        let line = "mkdir on; unshare --mount --propagation=slave bash -c \"$INSIDE\"";
+        let mut shell = std::process::Command::new("bash");
+        shell.args(["-c", line]).env("INSIDE", inside).env("T", env!("CARGO_BIN_EXE_thalweg"));
+        let ran = run(shell.current_dir(scratch.path()));
+        if ran.code() == 77 {
+            return skip(test, "no overlay can be mounted on tmpfs here");
+        }
+        let ran = ran.expect(0);
+        ran.expect_said("is the same file as");
+        assert!(ran.stdout.ends_with(b"1\n2\n"), "{command}: {}", ran.said());
+    }
+}
+
+#[test]
+fn a_copy_that_another_program_made_is_synced_before_its_source_is_deleted() {
+    let test = "a_copy_that_another_program_made_is_synced_before_its_source_is_deleted";
+    if !has_tools(test, &["strace"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let Some(other) = elsewhere(test, &scratch) else { return };
+    let memory = other.path().display();
+    let is_synced = "grep -q 'fsync([0-9]*<.*/to/f>' trace";
+    for line in [
+        format!("echo 1 >{memory}/f; cp -p {memory}/f to; $S $T move {memory}/f to"),
+        format!(
+            "echo 1 >{memory}/f; cp -p {memory}/f to; $S $T copy -p --resume --fsync {memory}/f to"
+        ),
+        format!("echo 1 >{memory}/f; cp -p {memory}/f to; $S $T sync --fsync {memory}/f to"),
+    ] {
+        let line = format!("rm -rf to; mkdir to; S='strace -fyo trace'; {line} && {is_synced}");
+        shell(scratch.path(), &line).expect(0);
+    }
 }

@@ -337,3 +337,16 @@ fn a_snapshot_shares_what_did_not_change() {
     shell(scratch.path(), "diff -r s b/2 && test $(cat b/1/d/f) = 1").expect(0);
     shell(scratch.path(), "chmod 600 s/g").expect(0);
 }
+
+#[test]
+fn a_new_hard_link_in_the_source_changes_no_earlier_snapshot() {
+    let scratch = Scratch::new();
+    let line = "mkdir s; echo 1 >s/f; chmod 644 s/f; $T sync s a1; $T sync --reference a1 s a2; ln s/f s/g; chmod 600 s/f
+        $T sync -n --jobs=1 s a2 >dry; $T sync -i --jobs=1 s a2 >real; diff dry real
+        test $(stat -c %a a1/f) = 644 && test $(stat -c %a%h a2/g) = 6002 && test a2/f -ef a2/g";
+    shell(scratch.path(), line).expect(0);
+    // All names of one file get new attributes together, and one of them is printed.
+    let line = "chmod 640 s/f; $T sync -n --jobs=1 s a2 >dry; $T sync -i --jobs=1 s a2 >real; diff dry real
+        test $(wc -l <real) = 1 && test $(stat -c %a%h a2/g) = 6402 && test a2/f -ef a2/g";
+    shell(scratch.path(), line).expect(0);
+}

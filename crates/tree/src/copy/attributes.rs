@@ -2,7 +2,7 @@
 //! change of owner clears set-id bits. A restrictive mode may forbid setting attributes. The final mode depends on
 //! whether the ACL could be kept. Every step changes the times, so they are set last.
 
-use rustix::fs::{Stat, Timespec, Timestamps};
+use rustix::fs::{Stat, Timespec, Timestamps, UTIME_OMIT};
 use std::{
     os::fd::{AsFd, BorrowedFd},
     path::PathBuf,
@@ -83,6 +83,14 @@ pub(crate) fn times(stat: &Stat) -> Timestamps {
     Timestamps {
         last_access: Timespec { tv_sec: stat.st_atime, tv_nsec: stat.st_atime_nsec as _ },
         last_modification: Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ },
+    }
+}
+
+/// Returns a modification time in the form that `futimens` takes. The access time stays unchanged.
+pub(crate) fn modified(seconds: i64, nanoseconds: u32) -> Timestamps {
+    Timestamps {
+        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        last_modification: Timespec { tv_sec: seconds, tv_nsec: nanoseconds.into() },
     }
 }
 

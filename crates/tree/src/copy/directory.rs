@@ -214,6 +214,18 @@ impl Directory {
         }
     }
 
+    /// Returns the topmost destination directory above this one: the base directory. With `is_below_base`, returns the
+    /// directory below the base directory.
+    pub fn top(self: &Arc<Self>, is_below_base: bool) -> &Arc<Self> {
+        let mut top = self;
+        while let Some(above) = &top.parent
+            && !(is_below_base && above.parent.is_none())
+        {
+            top = above;
+        }
+        top
+    }
+
     /// Returns `true` if this source directory is an ancestor of the current one. Entering it would start a cycle.
     pub fn is_below(&self, id: Id) -> bool {
         let mut above = Some(self);

@@ -54,6 +54,12 @@ impl FileSync {
         }
     }
 
+    /// Returns `true` if a file that the copy keeps must be synced by itself: exit status 0 means that it is on stable
+    /// storage, and no sync of the file system covers it.
+    pub fn is_for_kept(options: &CopyOptions, directory: &Directory, elsewhere: bool) -> bool {
+        options.fsync == Fsync::Always && (elsewhere || !directory.is_synced_whole)
+    }
+
     /// Performs the sync. Also fails if an earlier sync of the file system `whole` failed. `len`: number of bytes written,
     /// for the error.
     pub fn perform(self, file: &OwnedFd, len: u64, whole: Option<&WholeSync>) -> Attempt<()> {

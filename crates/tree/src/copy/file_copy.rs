@@ -5,7 +5,7 @@
 mod outcome;
 mod prepare;
 
-use rustix::fs::{FileType, SeekFrom, fstat, seek};
+use rustix::fs::{FileType, SeekFrom, fstat, fstatfs, seek};
 use std::{
     os::fd::{AsFd, BorrowedFd},
     time::Instant,
@@ -17,7 +17,7 @@ use self::prepare::{FileMethod, Prepared};
 use crate::{
     Event, Skip,
     copy::{
-        attributes::inherit,
+        attributes::{inherit, modified},
         contents::{
             batch::let_wait,
             clone::{Cloning, clone_whole, was_no_clone},
@@ -30,7 +30,7 @@ use crate::{
         },
         copy_entry::{CopyEntry, SourceFile},
         dest::{
-            conflict::resolve_conflict,
+            conflict::{is_done, resolve_conflict},
             existing::{DestinationVerdict, Existing, FileDestination},
             publish::{PublishOutcome, publish},
             write_target::can_be_written_into,
@@ -40,7 +40,7 @@ use crate::{
     },
     error::{Attempt, CopyFailure, at_sink, at_source},
     holder::Holder,
-    identity::{Id, changed, kind, size},
+    identity::{Id, changed, ctime, kind, mtime, size},
     journal::JournalKeeper,
 };
 
@@ -130,7 +130,12 @@ impl<'c> FileCopy<'c, '_> {
     fn run(&mut self) -> Result<Option<Id>, CopyStop> {
         let mut file = self.prepare()?;
         self.transfer(&mut file).or_else(|stopped| self.give_up(&mut file, stopped))?;
-        let finished = self.verify(&file).map(|()| self.apply_attributes(&file));
+        let finished = self.verify(&file).map(|has_changed| {
+            self.apply_attributes(&file);
+            if has_changed {
+                self.mark_as_unfinished(&file);
+            }
+        });
         let sync = self.sync();
         if finished.is_ok()
             && file.choice.contents.is_whole
@@ -139,7 +144,7 @@ impl<'c> FileCopy<'c, '_> {
                 self.entry,
                 self.source.stat,
                 &mut file.sink,
-                self.existing(),
+                self.destination,
                 sync,
             )
         {
@@ -189,8 +194,9 @@ impl<'c> FileCopy<'c, '_> {
         Ok(())
     }
 
-    /// Reports a source that changed during the copy. With `--verify`, compares the copy with its source.
-    fn verify(&mut self, file: &Prepared<'_>) -> Attempt<()> {
+    /// Reports a source that changed during the copy, and returns `true`. With `--verify`, compares the copy with its
+    /// source.
+    fn verify(&mut self, file: &Prepared<'_>) -> Attempt<bool> {
         let (worker, stat, existing) =
             (&mut *self.worker, self.source.stat, self.destination.existing.as_ref());
         let options = worker.run.options;
@@ -224,7 +230,7 @@ impl<'c> FileCopy<'c, '_> {
             worker.tally.changed += 1;
             worker.run.events.event(&Event::Changed { source: &self.entry.source_path() });
         }
-        Ok(())
+        Ok(has_changed)
     }
 
     /// Gives the copy its owner, mode, extended attributes and times. Reports every attribute that the destination
@@ -244,6 +250,27 @@ impl<'c> FileCopy<'c, '_> {
         });
         if let Err(failure) = applied {
             self.worker.incomplete(entry, failure);
+        }
+    }
+
+    /// Gives the copy an earlier time if a later run would take it for complete, although its source changed.
+    fn mark_as_unfinished(&self, file: &Prepared<'_>) {
+        if self.existing().is_some_and(Existing::is_special) {
+            return;
+        }
+        let (run, sink, stat) = (self.worker.run, file.sink.fd(), self.source.stat);
+        let mark = || {
+            let now = fstat(self.source.fd).map_err(at_source("fstat"))?;
+            let own = fstat(sink).map_err(at_sink("fstat"))?;
+            if is_done(run.options, &now, &own, || fstatfs(sink)) {
+                // Some file systems store only even seconds, so the time is earlier by two seconds.
+                let (seconds, _) = mtime(stat).min(ctime(stat));
+                Holder::Fd(sink.as_fd()).set_times(&modified(seconds - 2, 0))?;
+            }
+            Ok(())
+        };
+        if let Err(failure) = mark() {
+            self.worker.incomplete(self.entry, failure);
         }
     }
 

@@ -129,6 +129,14 @@ impl LinkTable {
         record.left = record.left.saturating_add(1);
     }
 
+    /// Expects one more name of a file that has a copy. An unnecessary call is harmless: the table then keeps the file
+    /// until the copy ends.
+    pub fn expect_again(&self, stat: &Stat) {
+        if let Some(record) = locked(&self.table).get_mut(&Id::of(stat)) {
+            record.left = record.left.saturating_add(1);
+        }
+    }
+
     /// Removes a file because its name `lost` no longer leads to the copy. The next name that is met is copied.
     pub fn forget(&self, stat: &Stat, lost: &Name) {
         let mut table = locked(&self.table);

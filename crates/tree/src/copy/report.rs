@@ -171,33 +171,42 @@ impl TreeReport {
 
     /// Adds the counts, errors and measurements of another report, but not its times.
     pub(crate) fn add(&mut self, other: Self) {
-        self.files += other.files;
-        self.dirs += other.dirs;
-        self.links += other.links;
-        self.specials += other.specials;
-        self.unlinked += other.unlinked;
-        self.attributes_dropped += other.attributes_dropped;
-        self.bytes += other.bytes;
-        self.cloned += other.cloned;
-        self.resumed += other.resumed;
-        self.continued += other.continued;
-        self.skipped += other.skipped;
-        self.left_out += other.left_out;
-        self.changed += other.changed;
-        self.sync.add(other.sync);
-        self.deferred.extend(other.deferred);
-        self.seen.add(other.seen);
-        self.verified.add(other.verified);
-        self.listed.names.extend(other.listed.names);
-        other.shares.into_iter().for_each(|share| self.add_share(share));
+        // The pattern has all fields, so that a new one cannot be forgotten.
+        #[rustfmt::skip]
+        let Self {
+            files, dirs, links, specials, unlinked, attributes_dropped, bytes, cloned, resumed, continued, skipped,
+            left_out, changed, sync, deferred, seen, verified, listed, seconds: _, cpu_seconds: _, shares, steps_down,
+            looks, errors, error_count, differing, halted, unfinished, torn,
+        } = other;
+        self.files += files;
+        self.dirs += dirs;
+        self.links += links;
+        self.specials += specials;
+        self.unlinked += unlinked;
+        self.attributes_dropped += attributes_dropped;
+        self.bytes += bytes;
+        self.cloned += cloned;
+        self.resumed += resumed;
+        self.continued += continued;
+        self.skipped += skipped;
+        self.left_out += left_out;
+        self.changed += changed;
+        self.sync.add(sync);
+        self.deferred.extend(deferred);
+        self.seen.add(seen);
+        self.verified.add(verified);
+        self.listed.names.extend(listed.names);
+        for share in shares {
+            self.add_share(share);
+        }
         self.shares.sort_by_key(|share| std::cmp::Reverse((share.bytes, share.files)));
-        extend_to(&mut self.steps_down, other.steps_down, MOST_STEPS);
-        extend_to(&mut self.looks, other.looks, MOST_STEPS);
-        self.add_errors(other.error_count, other.errors);
-        self.differing += other.differing;
-        self.halted = self.halted.or(other.halted);
-        self.unfinished.extend(other.unfinished);
-        self.torn.extend(other.torn);
+        extend_to(&mut self.steps_down, steps_down, MOST_STEPS);
+        extend_to(&mut self.looks, looks, MOST_STEPS);
+        self.add_errors(error_count, errors);
+        self.differing += differing;
+        self.halted = self.halted.or(halted);
+        self.unfinished.extend(unfinished);
+        self.torn.extend(torn);
     }
 
     /// Adds errors. Keeps them up to [`MOST_ERRORS`].
@@ -224,6 +233,15 @@ impl TreeReport {
         let seen = self.seen;
         self.add(Self { deferred: Vec::new(), listed: ListedFiles::default(), ..later });
         self.seen = seen;
+    }
+
+    /// Adds the report of a second walk over all entries, which copied the deferred ones. `sync`: the counts of the
+    /// deferred entries. Directories and skipped entries are not added, because both walks met them.
+    pub(crate) fn join_second_walk(&mut self, second: Self, sync: SyncCounts) {
+        // The second walk read all files again if the caller requested verification.
+        let again = self.verified.again;
+        self.verified = Verified { again, ..Verified::default() };
+        self.join(Self { sync, dirs: 0, skipped: 0, left_out: 0, ..second });
     }
 
     /// Adds bytes of one file to the share of a mechanism.
@@ -267,6 +285,29 @@ mod tests {
         assert_eq!(report.ending(), Ending::Partial);
         report.differing = 1;
         assert_eq!(report.ending(), Ending::Differ);
+    }
+
+    #[test]
+    fn a_second_walk_adds_its_problems_but_not_the_entries_that_both_walks_met() {
+        let verified = Verified { same: 3, again: 1, bytes: 30, ..Verified::default() };
+        let walk = || TreeReport {
+            dirs: 2,
+            skipped: 1,
+            left_out: 1,
+            unlinked: 1,
+            attributes_dropped: 1,
+            changed: 1,
+            differing: 1,
+            torn: vec![PathBuf::from("torn")],
+            verified,
+            ..TreeReport::default()
+        };
+        let mut report = walk();
+        report.join_second_walk(walk(), SyncCounts::default());
+        assert_eq!((report.dirs, report.skipped, report.left_out), (2, 1, 1));
+        assert_eq!((report.unlinked, report.attributes_dropped), (2, 2));
+        assert_eq!((report.changed, report.differing, report.torn.len()), (2, 2, 2));
+        assert_eq!(report.verified, Verified { again: 2, ..verified });
     }
 
     #[test]

@@ -61,6 +61,8 @@ pub(crate) struct CopyRun<'r> {
     pub kept: Option<Arc<DirectoryCache>>,
     pub me: Me,
     pub concurrency: Concurrency,
+    /// `true` if the caller named only one source.
+    pub is_single: bool,
     /// In a dry run, the free space of the destination.
     pub room: Option<FreeSpace>,
     /// Paths of sources that the caller named, if an earlier source has an equal destination name.
@@ -193,6 +195,7 @@ impl<'r> CopyRun<'r> {
             kept: None,
             me,
             concurrency: Concurrency::None,
+            is_single: false,
             room: None,
             second: HashSet::new(),
             whole: None,

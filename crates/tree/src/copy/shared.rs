@@ -1,7 +1,7 @@
 //! The shared state of a copy.
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::{HashMap, HashSet, hash_map::Entry},
     sync::Mutex,
 };
 
@@ -27,13 +27,25 @@ pub(crate) struct CopyShared<'r> {
     /// Used in a dry run of a sync. For each source with several names, the existing file under the name that the walk
     /// met first; `None` if that name would be a new file.
     first_names: Mutex<HashMap<Id, Option<Id>>>,
+    /// Sources with several names, each with a file that its copy replaced because the attributes differed.
+    renewed: Mutex<HashSet<(Id, Id)>>,
 }
 
 impl<'r> CopyShared<'r> {
     pub fn new(run: CopyRun<'r>) -> Self {
         let links = LinkTable::new(run.options);
-        let (queue, pairs, contests, first_names) = Default::default();
-        Self { run, queue, links, pairs, contests, first_names }
+        let (queue, pairs, contests, first_names, renewed) = Default::default();
+        Self { run, queue, links, pairs, contests, first_names, renewed }
+    }
+
+    /// Records that a copy of this source replaces a file that has other names, because its attributes differ.
+    pub fn note_renewed(&self, source: Id, there: Id) {
+        locked(&self.renewed).insert((source, there));
+    }
+
+    /// Returns `true` if a copy of this source replaced the file under another name, because its attributes differ.
+    pub fn is_renewed(&self, source: Id, there: Id) -> bool {
+        locked(&self.renewed).contains(&(source, there))
     }
 
     /// Returns the outcome for a name of this source. If the name is the first, records `there`. `there` is the

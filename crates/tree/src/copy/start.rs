@@ -73,6 +73,7 @@ pub(crate) fn copy_among(
     let mut run = CopyRun::new(options, events, Me::looking_at(&base.fd, options));
     report_sources(&found, &run);
     run.concurrency = concurrency;
+    run.is_single = sources.len() == 1;
     run.second = found.second;
     run.room = options.dry_run.then(|| FreeSpace::of(base.fd.as_fd())).flatten();
     let mut report = TreeReport { left_out: found.left_out.len() as u64, ..Default::default() };

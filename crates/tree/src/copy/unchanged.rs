@@ -4,7 +4,7 @@ use rustix::fs::{AtFlags, FileType, Stat, statat};
 use std::os::fd::AsFd;
 
 use crate::{
-    copy::{compared::of_entry, copy_entry::CopyEntry, worker::CopyWorker},
+    copy::{compared::of_entry, copy_entry::CopyEntry, durable::FileSync, worker::CopyWorker},
     error::Attempt,
     identity::{kind, size},
 };
@@ -19,6 +19,7 @@ pub(crate) fn is_unchanged(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) -
         || options.verify.is_some()
         || entry.directory.is_staged
         || entry.directory.is_fresh
+        || FileSync::is_for_kept(options, entry.directory, false)
     {
         return Ok(false);
     }

@@ -10,7 +10,7 @@ use crate::{
     copy::{
         compared::of_stats,
         copy_entry::{CopyEntry, QueuedEntry},
-        dest::existing::Existing,
+        dest::{existing::Existing, whole::is_whole_destination},
         plans::contest::MethodCache,
         report::TreeReport,
         run::CopyRun,
@@ -94,7 +94,7 @@ impl<'r> CopyWorker<'r> {
         }
     }
 
-    /// Reports a failure. A full destination stops the whole copy.
+    /// Reports a failure. A full or read-only destination stops the whole copy.
     pub fn fail(&mut self, entry: &CopyEntry<'_>, failure: CopyFailure) {
         if matches!(failure, CopyFailure::Cancelled) {
             return;
@@ -103,7 +103,7 @@ impl<'r> CopyWorker<'r> {
             self.tally.deferred.push(entry.path_below(self.run.options));
             return;
         }
-        let full = failure.ends_the_run();
+        let full = failure.ends_the_run() && is_whole_destination(self.run, entry);
         self.run.failed(entry.error(failure));
         if full {
             self.run.halt(Halt::Full);
@@ -216,13 +216,16 @@ impl<'r> CopyWorker<'r> {
         self.run.events.progress(progress);
     }
 
-    /// Counts and reports a new or replaced entry of a sync. `there`: the attributes of the entry that was replaced.
-    pub fn note_copied(&mut self, entry: &CopyEntry<'_>, source: &Stat, there: Option<&Stat>) {
+    /// Counts and reports a new or replaced entry of a sync. `there`: the entry that was replaced.
+    pub fn note_copied(&mut self, entry: &CopyEntry<'_>, source: &Stat, there: Option<&Existing>) {
         if self.run.options.sync.is_none() {
             return;
         }
+        if let Some(differs) = there.and_then(|there| there.renewed) {
+            return self.note_attributes(entry, source, differs);
+        }
         // An entry of a staging directory is not visible yet.
-        let there = there.filter(|_| !entry.directory.is_staged);
+        let there = there.map(|there| &there.stat).filter(|_| !entry.directory.is_staged);
         let dir = entry.directory.open().ok().flatten();
         let Some((there, dir)) = there.zip(dir) else {
             let none = AttributeDifferences::default();
@@ -252,6 +255,17 @@ impl<'r> CopyWorker<'r> {
             self.note_change(entry, ChangeAction::Attributes, source, differs);
         } else {
             self.tally.sync.unchanged += 1;
+        }
+    }
+
+    /// Counts and reports an existing name of a sync that became a hard link to the copy of another name. `there`: the
+    /// file that had the name.
+    pub fn note_link(&mut self, entry: &CopyEntry<'_>, source: &Stat, there: &Stat) {
+        let none = AttributeDifferences::default();
+        if self.shared.is_renewed(Id::of(source), Id::of(there)) {
+            self.note_attributes(entry, source, none);
+        } else {
+            self.note_change(entry, ChangeAction::Link, source, none);
         }
     }
 

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     AttributeDifferences, ChangeAction, DirectoryCensus, Error, Event, Events, Halt, Refusal,
     SyncChange,
-    copy::attributes::times,
+    copy::{attributes::times, name_at::NameAt},
     error::at_path,
     fs::{
         beneath::{Beneath, FollowLinks},
@@ -107,8 +107,8 @@ pub fn delete_extra(
     Ok(report)
 }
 
-/// Deletes the contents of a directory, except entries that `check` refuses. `check` receives the path below the
-/// directory. `shown` is the path of the directory, for messages.
+/// Deletes the contents of a directory, except entries that `check` refuses. `shown` is the path of the directory, for
+/// messages.
 pub(super) fn remove_all(
     above: BorrowedFd<'_>,
     name: &CStr,
@@ -187,8 +187,16 @@ fn refusal(
 /// If a destination has at most this number of entries, all of them may be deleted.
 const FEW: u64 = 100;
 
-/// Returns `true` if an entry may be removed. The arguments are its path below the directory and its attributes.
-pub(super) type RemovalCheck<'c> = dyn Fn(&[u8], &Stat) -> bool + 'c;
+/// An entry that is to be removed.
+pub(super) struct RemovalCandidate<'e> {
+    /// The path below the directory.
+    pub path: &'e [u8],
+    pub at: NameAt<'e>,
+    pub stat: &'e Stat,
+}
+
+/// Returns an error if an entry may not be removed.
+pub(super) type RemovalCheck<'c> = dyn Fn(&RemovalCandidate<'_>) -> Result<(), Error> + 'c;
 
 impl DeletePlan {
     /// Reports all entries to delete.
@@ -280,9 +288,9 @@ impl Deletion<'_> {
             return Err(Error::Refused { path: self.path_of(doomed), reason: Refusal::Replaced });
         }
         let path = below(&self.plan.directories[doomed.parent].path, &doomed.name);
-        if self.check.is_some_and(|check| !check(&path, &there)) {
-            let reason = Refusal::ChangedSince;
-            return Err(Error::Refused { path: self.path_of(doomed), reason });
+        if let Some(check) = self.check {
+            let at = NameAt { dir: dir.as_fd(), name: &doomed.name };
+            check(&RemovalCandidate { path: &path, at, stat: &there })?;
         }
         let is_directory = doomed.kind == FileType::Directory;
         if let Some(kept) = self.options.kept.as_ref().filter(|_| !is_directory) {

@@ -5,6 +5,7 @@
 //! that and nothing failed. The names of the source come from [`SourceNames`], so that the source may also be on
 //! another machine.
 
+mod copied_names;
 mod delete;
 mod distinct;
 mod filter;

@@ -3,30 +3,30 @@
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Stat, fstatfs, openat, statat, unlinkat};
 use std::{
-    collections::HashSet,
     ffi::CString,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
-    sync::Mutex,
 };
 use thalweg_core::shown;
 use thalweg_sys::{Errno, io};
 
 use super::{
-    delete::remove_all,
+    copied_names::CopiedNames,
+    delete::{RemovalCandidate, remove_all},
     distinct::distinct,
     run::{LocalSync, SyncOptions, has_entries},
+    state::has_record,
 };
 use crate::{
     Ending, Error, Event, Events, Fsync, Hash, Refusal, TreeReport,
+    copy::{dest::one_file::are_one, name_at::NameAt},
     error::at_path,
     fs::{
         beneath::{Beneath, FollowLinks},
-        list::{DIRECTORY, NAMED_DIRECTORY, each_entry, listing_buffer},
+        list::{DIRECTORY, NAMED_DIRECTORY},
     },
     identity::{kind, size},
-    names::{c_string, cut, os_bytes},
-    threads::locked,
+    names::{STATE_FILE, c_string, cut, os_bytes},
     times,
 };
 
@@ -140,66 +140,97 @@ fn remove_source(
     let name: CString = c_string(name)?;
     let above = openat(CWD, above, NAMED_DIRECTORY, Mode::empty()).map_err(failed("openat"))?;
     let stat = statat(&above, &*name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed("newfstatat"))?;
-    let changed = || Error::Refused { path: source.to_owned(), reason: Refusal::ChangedSince };
+    let own = NameAt { dir: above.as_fd(), name: &name };
+    let paths = MovedPaths { source, target };
     if kind(&stat) != FileType::Directory {
-        let there = statat(CWD, target, AtFlags::SYMLINK_NOFOLLOW).map_err(failed("newfstatat"))?;
-        let dir =
-            openat(CWD, target.parent().unwrap_or(Path::new(".")), NAMED_DIRECTORY, Mode::empty());
-        if !is_copy(&stat, &there, &dir.map_err(failed("openat"))?) {
-            return Err(changed());
-        }
+        let (beside, last) = cut(target);
+        let beside = if beside.as_os_str().is_empty() { Path::new(".") } else { beside };
+        let dir = openat(CWD, beside, NAMED_DIRECTORY, Mode::empty()).map_err(failed("openat"))?;
+        paths.expect_copy(own, &stat, NameAt { dir: dir.as_fd(), name: &c_string(last)? })?;
         unlinkat(&above, &*name, AtFlags::empty()).map_err(failed("unlinkat"))?;
         report.removed += 1;
         return Ok(());
     }
     let copy = openat(CWD, target, NAMED_DIRECTORY, Mode::empty()).map_err(failed("openat"))?;
+    paths.expect_copy(own, &stat, NameAt { dir: copy.as_fd(), name: c"." })?;
     let copy = Beneath::new(copy, FollowLinks::Never);
-    let names = Mutex::new((Vec::new(), HashSet::new()));
-    let is_copied = |path: &[u8], stat: &Stat| {
-        let cut = path.iter().rposition(|byte| *byte == b'/');
-        let (directory, name) =
-            cut.map_or((&b""[..], path), |cut| (&path[..cut], &path[cut + 1..]));
-        let Ok(name) = CString::new(name) else { return false };
-        let Ok(dir) = copy.open(directory, DIRECTORY) else { return false };
-        // On a file system that ignores case, one copy may stand for two source entries. The destination then lacks a
-        // name, and nothing in this source directory is deleted.
-        let mut names = locked(&names);
-        if names.0 != directory || names.1.is_empty() {
-            let Ok(mut listed) = list(&dir) else { return false };
-            let from =
-                openat(CWD, source.join(os_bytes(directory)), NAMED_DIRECTORY, Mode::empty());
-            let Ok(own) = from.and_then(|from| list(&from)) else { return false };
-            if !own.is_subset(&listed) {
-                listed.clear();
-            }
-            *names = (directory.to_vec(), listed);
-        }
-        names.1.contains(&name)
-            && statat(&dir, &*name, AtFlags::SYMLINK_NOFOLLOW)
-                .is_ok_and(|there| is_copy(stat, &there, &dir))
-    };
-    let removed = remove_all(above.as_fd(), &name, source, &is_copied, events)?;
+    let copied = CopiedDirectory { paths, copy, names: CopiedNames::new(source) };
+    let removed =
+        remove_all(above.as_fd(), &name, source, &|entry| copied.expect_copy(entry), events)?;
     report.removed += removed.deleted;
     report.tree.halted = report.tree.halted.or(removed.halted);
     report.tree.add_errors(removed.errors.len() as u64, removed.errors);
     if report.tree.error_count > 0 || report.tree.halted.is_some() {
         return Ok(());
     }
+    // The deletion keeps the state file of a sync in the top directory.
+    let dir = openat(&above, &*name, DIRECTORY, Mode::empty()).map_err(failed("openat"))?;
+    if has_record(dir.as_fd()) {
+        unlinkat(&dir, STATE_FILE, AtFlags::empty()).map_err(failed("unlinkat"))?;
+    }
     unlinkat(&above, &*name, AtFlags::REMOVEDIR).map_err(failed("unlinkat"))
 }
 
-fn list(dir: &OwnedFd) -> Result<HashSet<CString>, Errno> {
-    let mut names = HashSet::new();
-    each_entry(dir, &mut listing_buffer(), |entry| {
-        names.insert(entry.file_name().to_owned());
-        true
-    })?;
-    Ok(names)
+/// The paths of an entry and of its copy.
+#[derive(Clone, Copy)]
+struct MovedPaths<'m> {
+    source: &'m Path,
+    target: &'m Path,
+}
+
+impl MovedPaths<'_> {
+    fn changed(self) -> Error {
+        Error::Refused { path: self.source.to_owned(), reason: Refusal::ChangedSince }
+    }
+
+    /// Checks that `copy` is a copy of the source, and not the source itself, shown by another mount.
+    fn expect_copy(self, own: NameAt<'_>, stat: &Stat, copy: NameAt<'_>) -> Result<(), Error> {
+        let there = statat(copy.dir, copy.name, AtFlags::SYMLINK_NOFOLLOW);
+        let there = there.map_err(|_| self.changed())?;
+        if !is_copy(stat, &there, copy.dir) {
+            return Err(self.changed());
+        }
+        if are_one(own, stat, copy, &there).map_err(at_path(self.source, "utimensat"))? {
+            let reason = Refusal::SameFile(self.target.to_owned());
+            return Err(Error::Refused { path: self.source.to_owned(), reason });
+        }
+        Ok(())
+    }
+}
+
+/// A source directory and its copy, while the entries of the source are deleted.
+struct CopiedDirectory<'m> {
+    paths: MovedPaths<'m>,
+    copy: Beneath<OwnedFd>,
+    names: CopiedNames<'m>,
+}
+
+impl CopiedDirectory<'_> {
+    /// Checks that an entry of the source has a copy.
+    fn expect_copy(&self, entry: &RemovalCandidate<'_>) -> Result<(), Error> {
+        let RemovalCandidate { path, at, stat } = *entry;
+        let below = os_bytes(path);
+        let [source, target] = [self.paths.source, self.paths.target].map(|root| root.join(below));
+        let paths = MovedPaths { source: &source, target: &target };
+        let cut = path.iter().rposition(|byte| *byte == b'/');
+        let directory = cut.map_or(&b""[..], |cut| &path[..cut]);
+        if *at.name == *STATE_FILE && kind(stat) == FileType::RegularFile {
+            return if self.names.has_record(directory) { Ok(()) } else { Err(paths.changed()) };
+        }
+        if kind(stat) == FileType::Directory {
+            self.names.forget(path);
+        }
+        let dir = self.copy.open(directory, DIRECTORY).map_err(|_| paths.changed())?;
+        if !self.names.contain(directory, &dir, at.name).unwrap_or(false) {
+            return Err(paths.changed());
+        }
+        paths.expect_copy(at, stat, NameAt { dir: dir.as_fd(), name: at.name })
+    }
 }
 
 /// Returns `true` if the destination has a copy of the source's type. For files and links, size and time must also be
 /// equal. A link that was replaced after the copy has another time.
-fn is_copy(source: &Stat, there: &Stat, dir: &OwnedFd) -> bool {
+fn is_copy(source: &Stat, there: &Stat, dir: BorrowedFd<'_>) -> bool {
     let has_time = matches!(kind(source), FileType::RegularFile | FileType::Symlink);
     let is_alike = || size(source) == size(there) && times::is_same(there, source, || fstatfs(dir));
     kind(source) == kind(there) && (!has_time || is_alike())

@@ -208,16 +208,13 @@ impl<'s> LocalSync<'s> {
         };
         let later = copy(&self.sources, &self.destination, &options, &only)?;
         let counts = *locked(&only.counts);
-        let tree = &mut report.tree;
-        tree.sync.add(counts);
-        if !self.options.dry_run {
-            tree.files += later.files;
-            tree.links += later.links;
-            tree.specials += later.specials;
-            tree.bytes += later.bytes;
-        }
-        tree.add_errors(later.error_count, later.errors);
-        tree.halted = tree.halted.or(later.halted);
+        let later = if self.options.dry_run {
+            // This dry run met all other new entries a second time.
+            TreeReport { files: 0, links: 0, specials: 0, bytes: 0, ..later }
+        } else {
+            later
+        };
+        report.tree.join_second_walk(later, counts);
         Ok(())
     }
 

@@ -3,7 +3,9 @@
 //! Other users may be able to write in the destination. The file is therefore used only if it is a small regular file
 //! of this user. Its text is only compared and never printed.
 
-use rustix::fs::{FileType, Mode, OFlags, Timestamps, fstat, fstatfs, fstatvfs, futimens, openat};
+use rustix::fs::{
+    FileType, Mode, OFlags, Stat, Timestamps, fstat, fstatfs, fstatvfs, futimens, openat,
+};
 use std::{
     ffi::CStr,
     os::fd::{AsFd, BorrowedFd},
@@ -46,18 +48,29 @@ pub fn may_be_identity(text: &str) -> bool {
 
 /// Returns the identity that the last run recorded; `None` without a trustworthy record.
 pub(super) fn recorded(destination: BorrowedFd<'_>) -> Option<String> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let fd = openat(destination, STATE_FILE, flags, Mode::empty()).ok()?;
-    let stat = fstat(&fd).ok()?;
+    let (stat, identity) = read_record(destination)?;
     let is_ours = stat.st_uid == rustix::process::geteuid().as_raw() && stat.st_mode & 0o022 == 0;
-    if kind(&stat) != FileType::RegularFile || !is_ours || stat.st_size > LARGEST as i64 {
+    is_ours.then_some(identity)
+}
+
+/// Returns `true` if the directory has a state file, of whatever user.
+pub(super) fn has_record(directory: BorrowedFd<'_>) -> bool {
+    read_record(directory).is_some()
+}
+
+/// Returns the identity in a state file, and the attributes of the file.
+fn read_record(directory: BorrowedFd<'_>) -> Option<(Stat, String)> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let fd = openat(directory, STATE_FILE, flags, Mode::empty()).ok()?;
+    let stat = fstat(&fd).ok()?;
+    if kind(&stat) != FileType::RegularFile || stat.st_size > LARGEST as i64 {
         return None;
     }
     let mut bytes = [0; LARGEST];
     let len = io::read(&fd, &mut bytes).ok()?;
     let text = std::str::from_utf8(&bytes[..len]).ok()?;
     let identity = text.strip_prefix(HEAD)?.strip_prefix("source ")?;
-    identity.lines().next().map(str::to_owned)
+    Some((stat, identity.lines().next()?.to_owned()))
 }
 
 /// Records the identity of the source. The times of the destination stay unchanged.

@@ -125,7 +125,7 @@ fn random_pattern_lists_exclude_what_git_excludes() {
         return support::skip(test, "git is not installed");
     }
     let paths = make_tree(&root);
-    let mut dice = Dice::new(test);
+    let mut dice = Dice::of_campaign(test, "THALWEG_CASES");
     let file = scratch.path().join("list");
     let mut excluding = 0;
     for case in 0..from_env("THALWEG_CASES", 400) {

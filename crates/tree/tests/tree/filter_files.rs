@@ -93,7 +93,7 @@ fn filter_files_exclude_what_git_excludes() {
         return support::skip(test, "git is not installed");
     }
     make_tree(&root);
-    let mut dice = Dice::new(test);
+    let mut dice = Dice::of_campaign(test, "THALWEG_CASES");
     let mut excluding = 0;
     for case in 0..from_env("THALWEG_CASES", 200) {
         let texts = write_lists(&root, &mut dice);

@@ -12,7 +12,7 @@ use crate::{
     copy::{
         copy_entry::CopyEntry,
         dest::{
-            existing::Existing,
+            existing::{Existing, FileDestination},
             publish::{DestinationFile, PublishOutcome, publish},
         },
         directory::Directory,
@@ -32,9 +32,13 @@ pub(crate) fn let_wait(
     entry: &CopyEntry<'_>,
     stat: &Stat,
     sink: &mut DestinationFile<'_>,
-    there: Option<&Existing>,
+    destination: &FileDestination,
     sync: FileSync,
 ) -> bool {
+    // The file would get its name in `entry.directory`, and not in the directory that a symbolic link leads to.
+    if destination.is_elsewhere() {
+        return false;
+    }
     // Other names are linked to the final name of a file with hard links, so the file must get that name immediately.
     let has_links = worker.run.options.links_names(false, stat.st_nlink);
     let may_wait = sync != FileSync::Nothing
@@ -43,10 +47,7 @@ pub(crate) fn let_wait(
         && !entry.named_by_caller()
         && !worker.is_by_itself
         && !has_links;
-    let there = match there.map(Existing::in_place) {
-        Some(None) => return false,
-        there => there.flatten(),
-    };
+    let there = destination.existing.as_ref().and_then(Existing::in_place);
     let DestinationFile::Hidden(file) = sink else { return false };
     let Some(file) = may_wait.then(|| file.park()).flatten() else { return false };
     worker.waiting.push(WaitingFile { entry: entry.queued(), stat: *stat, there, file, sync });
@@ -92,7 +93,7 @@ fn name_one(
     match publish(worker.run.options, entry, stat, &mut sink, name_at, there) {
         Ok(PublishOutcome::Named(backup)) => {
             worker.report_removed(entry, there, stat);
-            worker.note_copied(entry, stat, there.map(|there| &there.stat));
+            worker.note_copied(entry, stat, there);
             worker.count_file(entry, backup.as_deref());
         }
         Ok(PublishOutcome::Skipped) => {

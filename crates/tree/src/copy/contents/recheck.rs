@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use crate::{
     Event, Hash, Skip,
     copy::{
+        compared::of_entry,
         contents::{
             resume::equal_prefix,
             verify::{ReadEnds, SinkEnd, are_equal},
@@ -17,7 +18,7 @@ use crate::{
         worker::CopyWorker,
     },
     error::{Attempt, CopyFailure, at_sink, at_source},
-    identity::{changed, kind, size},
+    identity::{Id, changed, kind, size},
     read::{drop_cached, open},
 };
 
@@ -63,6 +64,34 @@ pub(crate) fn is_to_be_replaced(
     if !worker.run.options.compares_bytes() && !worker.run.options.dry_run {
         report_again(worker, entry);
     }
+    Ok(true)
+}
+
+/// Returns `true` if an equal file is replaced because its attributes differ and it has other names. A change in place
+/// would also change the file under these names, which may be outside of the destination.
+pub(crate) fn is_to_be_renewed(
+    worker: &CopyWorker<'_>,
+    entry: &CopyEntry<'_>,
+    reason: Skip,
+    CopyPlacement { dir, stat }: CopyPlacement<'_>,
+    there: &mut Existing,
+) -> Attempt<bool> {
+    let options = worker.run.options;
+    let is_updated = reason == Skip::Done || options.sync.is_some();
+    if !is_updated || !there.has_other_names(options) {
+        return Ok(false);
+    }
+    let here = NameAt { dir, name: entry.name };
+    let NameAt { dir, name } = there.name_at(here);
+    let differs = of_entry(worker.run, &CopyEntry { name, ..*entry }, dir, stat, &there.stat)?;
+    if !differs.any() {
+        return Ok(false);
+    }
+    may_be_replaced(worker.run, here, there)?;
+    if stat.st_nlink > 1 {
+        worker.shared.note_renewed(Id::of(stat), Id::of(&there.stat));
+    }
+    there.renewed = Some(differs);
     Ok(true)
 }
 

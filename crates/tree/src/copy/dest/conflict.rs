@@ -11,7 +11,6 @@ use thalweg_sys::Errno;
 use crate::{
     Backup, Becomes, CopyOptions, OverDirectory, Refusal, Skip, Update,
     copy::{
-        compared::of_entry,
         copy_entry::CopyEntry,
         dest::{
             existing::{DestinationVerdict, Existing, SymlinkTarget},
@@ -154,7 +153,7 @@ impl Conflict<'_> {
         let trusts = options.sync.is_some() && !directory.is_staged;
         let is_doubted = options.compares_bytes()
             || options.resume && !trusts && !directory.evidence.vouches_for(&stat);
-        Ok(Existing { stat, through, keeps_inode, is_removed, is_doubted })
+        Ok(Existing { stat, through, keeps_inode, is_removed, is_doubted, renewed: None })
     }
 
     /// Decides between skipping and replacing the existing entry.
@@ -180,24 +179,11 @@ impl Conflict<'_> {
         {
             return Ok(DestinationVerdict::Skip(Skip::Newer, there));
         }
-        let reason = reason_to_skip(run, entry, source, &there.stat, fs);
-        if let Some(reason) = reason
-            && !self.shares_other_names(&there)?
-        {
+        if let Some(reason) = reason_to_skip(run, entry, source, &there.stat, fs) {
             return Ok(DestinationVerdict::Skip(reason, there));
         }
         self.expect_replaceable(&there)?;
         Ok(DestinationVerdict::Replace(there))
-    }
-
-    /// Returns `true` if the existing file is equal, needs other attributes, and has more names than its source.
-    /// Setting the attributes would also change the file under its extra names, so a new file replaces it.
-    fn shares_other_names(&self, there: &Existing) -> Attempt<bool> {
-        let (run, source) = (self.run, self.source);
-        if run.options.sync.is_none() || there.stat.st_nlink <= source.st_nlink {
-            return Ok(false);
-        }
-        Ok(of_entry(run, self.entry, self.here.dir, source, &there.stat)?.any())
     }
 
     fn expect_replaceable(&self, there: &Existing) -> Attempt<()> {
@@ -300,7 +286,7 @@ fn is_own(run: &CopyRun<'_>, entry: &CopyEntry<'_>, source: &Stat, there: &Stat)
 /// Returns `true` if size and times indicate that an earlier run finished this file. Times are set last, so equal times
 /// mean that all bytes were written; [`WriteEvidence`](crate::evidence::WriteEvidence) decides whether they are still
 /// intact. If times are not preserved, the file must be newer than the last change of the source.
-fn is_done(
+pub(crate) fn is_done(
     options: &CopyOptions,
     source: &Stat,
     there: &Stat,

@@ -6,7 +6,9 @@ use std::{
     os::fd::{AsFd, OwnedFd},
 };
 
-use crate::{Backup, Becomes, CopyOptions, Skip, copy::name_at::NameAt, identity::kind};
+use crate::{
+    AttributeDifferences, Backup, Becomes, CopyOptions, Skip, copy::name_at::NameAt, identity::kind,
+};
 
 /// The decision for the name of a copy.
 pub(crate) enum DestinationVerdict {
@@ -80,6 +82,9 @@ pub(crate) struct Existing {
     /// `true` if the file must be compared with its source before it may be skipped. Either the sync compares bytes
     /// (`--checksum`), or there is no evidence that the data of an earlier run is intact.
     pub is_doubted: bool,
+    /// The attributes in which the file differs from its source, if its contents are equal but its attributes must not
+    /// be changed in place, because it has other names.
+    pub renewed: Option<AttributeDifferences>,
 }
 
 impl Existing {
@@ -90,9 +95,16 @@ impl Existing {
 
     /// Returns a copy of an entry that was found under the name itself; `None` if a symbolic link led to it.
     pub fn in_place(&self) -> Option<Self> {
-        let Self { stat, keeps_inode, is_removed, is_doubted, .. } = *self;
+        let Self { stat, keeps_inode, is_removed, is_doubted, renewed, .. } = *self;
         let is_here = self.through.is_none();
-        is_here.then_some(Self { stat, through: None, keeps_inode, is_removed, is_doubted })
+        is_here.then_some(Self {
+            stat,
+            through: None,
+            keeps_inode,
+            is_removed,
+            is_doubted,
+            renewed,
+        })
     }
 
     /// Returns `true` if a symbolic link led to the entry, possibly in another directory.
@@ -108,6 +120,12 @@ impl Existing {
     /// Returns `true` if the bytes are written into the existing entry, and not into a new file that replaces it.
     pub fn is_written_into(&self, options: &CopyOptions) -> bool {
         self.is_special() || self.keeps_inode || (options.inplace && !self.is_taken_away())
+    }
+
+    /// Returns `true` if a change in place may also change files outside of the destination: the file has other names,
+    /// and the caller did not request to write into it.
+    pub fn has_other_names(&self, options: &CopyOptions) -> bool {
+        self.stat.st_nlink > 1 && !self.is_written_into(options)
     }
 
     /// Returns `true` if bytes written to it can be read back.

@@ -8,4 +8,5 @@ pub(crate) mod mode;
 pub(crate) mod one_file;
 pub(crate) mod publish;
 pub(crate) mod same;
+pub(crate) mod whole;
 pub(crate) mod write_target;

@@ -4,14 +4,14 @@ use rustix::fs::{
     Access, AtFlags, FileType, Mode, OFlags, Stat, accessat, fstat, fstatfs, openat, statat,
 };
 use std::os::fd::{AsFd, OwnedFd};
-use thalweg_sys::Errno;
+use thalweg_sys::{Errno, io};
 
 use crate::{
     AttributeDifferences, ChangeAction, Refusal, Skip,
     copy::{
         attributes::{WantedAttributes, remove_other_xattrs},
         compared::of_entry,
-        contents::recheck::is_to_be_replaced,
+        contents::recheck::{is_to_be_renewed, is_to_be_replaced},
         copy_entry::{CopyEntry, SourceFile},
         dest::{
             conflict::resolve_conflict,
@@ -19,8 +19,9 @@ use crate::{
             mode::modes,
             write_target::WriteTarget,
         },
+        durable::FileSync,
         entry::{
-            hardlink::{NameClaim, claim_name, wake_for},
+            hardlink::{NameClaim, claim_name, expect_retry, wake_for},
             twin::{foresee_twin, link_to_twin},
         },
         file_copy::copy_file,
@@ -67,6 +68,7 @@ pub(crate) fn copy_file_entry(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>
     if !matches!(copied, Ok(NameOutcome::Waiting)) {
         worker.settle(size(&stat));
     }
+    expect_retry(worker, &stat, copied.as_ref().err());
     copied.map(drop)
 }
 
@@ -85,8 +87,8 @@ fn copy_or_leave(
     } else {
         resolve_conflict(worker.run, entry, at.dir, stat)?
     };
-    if let DestinationVerdict::Skip(reason, there) = verdict {
-        if let Some(outcome) = keep_existing(worker, entry, at, source, reason, &there)? {
+    if let DestinationVerdict::Skip(reason, mut there) = verdict {
+        if let Some(outcome) = keep_existing(worker, entry, at, source, reason, &mut there)? {
             return Ok(outcome);
         }
         verdict = DestinationVerdict::Replace(there);
@@ -110,16 +112,8 @@ fn copy_or_leave(
     }
     match claim_name(worker, entry, at, None)? {
         NameClaim::Waits => return Ok(NameOutcome::Waiting),
-        NameClaim::Linked => {
-            let there = match &verdict {
-                DestinationVerdict::Replace(there) => Some(there),
-                _ => None,
-            };
-            worker.report_removed(entry, there, stat);
-            worker.note_copied(entry, stat, there.map(|there| &there.stat));
-            worker.list_file(entry);
-        }
-        NameClaim::Separate => {
+        NameClaim::Linked => report_linked(worker, entry, stat, &verdict),
+        NameClaim::Separate | NameClaim::Kept => {
             copy_file(worker, entry, source, verdict)?;
         }
         NameClaim::First => {
@@ -128,6 +122,25 @@ fn copy_or_leave(
         }
     }
     Ok(NameOutcome::Processed)
+}
+
+/// Reports a name that became a hard link to the copy of another name.
+fn report_linked(
+    worker: &mut CopyWorker<'_>,
+    entry: &CopyEntry<'_>,
+    stat: &Stat,
+    verdict: &DestinationVerdict,
+) {
+    let there = match verdict {
+        DestinationVerdict::Replace(there) => Some(there),
+        _ => None,
+    };
+    worker.report_removed(entry, there, stat);
+    match there.filter(|there| there.renewed.is_some()) {
+        Some(there) => worker.note_link(entry, stat, &there.stat),
+        None => worker.note_copied(entry, stat, there),
+    }
+    worker.list_file(entry);
 }
 
 /// Determines the outcome for a file in a dry run. Opens the file only to compare bytes (a sync with `--checksum` or
@@ -163,7 +176,7 @@ fn would_copy(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) -> Attempt<()>
         if has_names {
             worker.foresee_name(&stat, None);
         }
-        worker.note_copied(entry, &stat, there.map(|there| &there.stat));
+        worker.note_copied(entry, &stat, there);
         if let Some(room) = &worker.run.room
             && !there.is_some_and(|there| there.is_special() || there.is_behind_link())
             && !matches!(verdict, DestinationVerdict::NewBehindLink(_))
@@ -184,15 +197,20 @@ fn foresee(
     stat: &Stat,
     verdict: DestinationVerdict,
 ) -> Attempt<DestinationVerdict> {
-    let DestinationVerdict::Skip(reason, there) = verdict else { return Ok(verdict) };
+    let DestinationVerdict::Skip(reason, mut there) = verdict else { return Ok(verdict) };
     let options = worker.run.options;
+    let Some(dir) = entry.directory.open()? else { return Ok(DestinationVerdict::New) };
+    let at = CopyPlacement { dir: dir.as_fd(), stat };
+    // A dry run of a sync reports the changed attributes, whether or not a new file gets them.
+    if options.sync.is_none() && is_to_be_renewed(worker, entry, reason, at, &mut there)? {
+        return Ok(DestinationVerdict::Replace(there));
+    }
     let is_verified = options.sync.is_some() && options.verify.is_some();
     if !options.compares_bytes() && !is_verified {
         worker.tally.verified.not_read += u64::from(options.verify.is_some());
         return Ok(DestinationVerdict::Skip(reason, there));
     }
     let source = open_source(worker, entry)?;
-    let Some(dir) = entry.directory.open()? else { return Ok(DestinationVerdict::New) };
     let source = SourceFile { fd: &source, stat };
     Ok(if is_to_be_replaced(worker, entry, reason, source, dir.as_fd(), &there)? {
         DestinationVerdict::Replace(there)
@@ -249,14 +267,7 @@ fn give_attributes(
     there: &Existing,
 ) -> Attempt<()> {
     let Some(dir) = entry.directory.open()? else { return Ok(()) };
-    let NameAt { dir, name } = there.name_at(NameAt { dir: dir.as_fd(), name: entry.name });
-    let fd = match read::open(dir, name, false) {
-        Err(Errno::ACCESS) => {
-            openat(dir, name, TO_READ | OFlags::NOFOLLOW | OFlags::WRONLY, Mode::empty())
-        }
-        answer => answer,
-    };
-    let fd = fd.map_err(at_sink("openat"))?;
+    let fd = open_existing(there.name_at(NameAt { dir: dir.as_fd(), name: entry.name }))?;
     let (_, wanted) = modes(worker.run, entry, source.stat, Some(there), WriteTarget::Existing);
     let dressed = source.xattrs(worker.run.options.preserve).and_then(|taken| {
         entry.apply_attributes(worker.run, Holder::Fd(fd.as_fd()), &taken, source.stat, &wanted)
@@ -268,6 +279,17 @@ fn give_attributes(
     Ok(())
 }
 
+/// Opens an existing file for reading, or for writing if the user may only write it.
+fn open_existing(NameAt { dir, name }: NameAt<'_>) -> Attempt<OwnedFd> {
+    let fd = match read::open(dir, name, false) {
+        Err(Errno::ACCESS) => {
+            openat(dir, name, TO_READ | OFlags::NOFOLLOW | OFlags::WRONLY, Mode::empty())
+        }
+        answer => answer,
+    };
+    fd.map_err(at_sink("openat"))
+}
+
 /// Keeps the existing file. Returns `None` if the file must be replaced after all. If the source has more names, they
 /// are linked to the existing file. If another name of the source is already copied, a link to that copy replaces the
 /// existing file, unless the existing file is newer.
@@ -277,7 +299,7 @@ fn keep_existing(
     at: CopyPlacement<'_>,
     source: SourceFile<'_>,
     reason: Skip,
-    there: &Existing,
+    there: &mut Existing,
 ) -> Attempt<Option<NameOutcome>> {
     let CopyPlacement { dir, stat } = at;
     let has_names = worker.run.options.links_names(entry.named_by_caller(), stat.st_nlink);
@@ -295,22 +317,29 @@ fn keep_existing(
         NameClaim::Waits => return Ok(Some(NameOutcome::Waiting)),
         NameClaim::Linked => {
             worker.list_file(entry);
-            worker.note_change(entry, ChangeAction::Link, stat, AttributeDifferences::default());
+            worker.note_link(entry, stat, &there.stat);
             return Ok(Some(NameOutcome::Processed));
         }
-        NameClaim::First | NameClaim::Separate => {}
+        NameClaim::First | NameClaim::Separate | NameClaim::Kept => {}
     }
     let is_replaced = is_to_be_replaced(worker, entry, reason, source, dir, there);
+    let is_replaced = match is_replaced {
+        // The attributes of a copy that this run made under another name are right already.
+        Ok(false) if !matches!(claim, NameClaim::Kept) => {
+            is_to_be_renewed(worker, entry, reason, at, there)
+        }
+        answer => answer,
+    };
     let stays = matches!(is_replaced, Ok(false));
-    if stays {
-        skip_file(worker, entry, reason, source, &there.stat)?;
-    }
+    // A failure is returned only after the names that wait for this one are queued.
+    let skipped = if stays { skip_file(worker, entry, reason, source, there) } else { Ok(()) };
     if matches!(claim, NameClaim::First) {
         // If the file is replaced, this claim ends and the caller claims the name again. By then another name may be
         // the first one.
         let copy = if stays { id_of(dir, entry.name) } else { Ok(None) };
         wake_for(worker, entry, stat, copy)?;
     }
+    skipped?;
     Ok(if is_replaced? { None } else { Some(NameOutcome::Processed) })
 }
 
@@ -319,18 +348,43 @@ fn skip_file(
     entry: &CopyEntry<'_>,
     reason: Skip,
     source: SourceFile<'_>,
-    there: &Stat,
+    there: &Existing,
 ) -> Attempt<()> {
     worker.skip(entry, reason);
     worker.list_file(entry);
-    if worker.run.options.sync.is_some() {
-        return update_attributes(worker, entry, source, there);
-    }
-    if reason == Skip::Done {
+    let options = worker.run.options;
+    // The attributes of a file with other names are equal, or the file would be replaced.
+    let is_alone = !there.has_other_names(options);
+    if options.sync.is_some() {
+        if is_alone {
+            update_attributes(worker, entry, source, &there.stat)?;
+        } else {
+            worker.note_attributes(entry, source.stat, AttributeDifferences::default());
+        }
+    } else if reason == Skip::Done {
         worker.tally.resumed += size(source.stat);
-        apply_attributes_again(worker, entry, source, there);
+        if is_alone {
+            apply_attributes_again(worker, entry, source, there);
+        }
     }
-    Ok(())
+    if reason == Skip::Done { sync_kept(worker, entry, there) } else { Ok(()) }
+}
+
+/// Syncs a file that an earlier run or another program wrote, if no sync of its file system follows.
+fn sync_kept(worker: &CopyWorker<'_>, entry: &CopyEntry<'_>, there: &Existing) -> Attempt<()> {
+    let (options, directory) = (worker.run.options, entry.directory);
+    if !FileSync::is_for_kept(options, directory, there.is_behind_link()) {
+        return Ok(());
+    }
+    let Some(dir) = directory.open()? else { return Ok(()) };
+    let fd = open_existing(there.name_at(NameAt { dir: dir.as_fd(), name: entry.name }))?;
+    io::sync(&fd).map_err(at_sink("fsync"))
+}
+
+/// Checks that an opened file is the one that was examined, and got no other name since then.
+fn expect_same(opened: &Stat, there: &Stat) -> Attempt<()> {
+    let is_same = Id::of(opened) == Id::of(there) && opened.st_nlink <= there.st_nlink;
+    if is_same { Ok(()) } else { Err(CopyFailure::Refused(Refusal::Replaced)) }
 }
 
 /// Gives an existing file the attributes in which it differs from its source, and reports them.
@@ -344,8 +398,8 @@ fn update_attributes(
     let (run, stat) = (worker.run, source.stat);
     // Another worker may have changed the attributes through another hard link of the file, so they are read again.
     let own = statat(&dir, entry.name, AtFlags::SYMLINK_NOFOLLOW).map_err(at_sink("newfstatat"))?;
-    let there = if Id::of(&own) == Id::of(there) { &own } else { there };
-    let differs = of_entry(run, entry, dir.as_fd(), stat, there)?;
+    let current = if Id::of(&own) == Id::of(there) { &own } else { there };
+    let differs = of_entry(run, entry, dir.as_fd(), stat, current)?;
     if !differs.any() {
         worker.note_attributes(entry, stat, differs);
         return Ok(());
@@ -353,9 +407,7 @@ fn update_attributes(
     let keep = run.options.preserve;
     let sink = read::open(&dir, entry.name, false).map_err(at_sink("openat"))?;
     let own = fstat(&sink).map_err(at_sink("fstat"))?;
-    if Id::of(&own) != Id::of(there) {
-        return Err(CopyFailure::Refused(Refusal::Replaced));
-    }
+    expect_same(&own, there)?;
     let has_owner = Some((own.st_uid, own.st_gid));
     let wanted = WantedAttributes { has_owner, ..WantedAttributes::of(keep, stat) };
     let taken = source.xattrs(keep)?;
@@ -374,7 +426,7 @@ fn apply_attributes_again(
     worker: &CopyWorker<'_>,
     entry: &CopyEntry<'_>,
     source: SourceFile<'_>,
-    there: &Stat,
+    there: &Existing,
 ) {
     let (keep, stat) = (worker.run.options.preserve, source.stat);
     if !(keep.mode || keep.owner || keep.xattrs) {
@@ -384,11 +436,13 @@ fn apply_attributes_again(
     let apply = || {
         let taken = source.xattrs(keep)?;
         let Some(dir) = entry.directory.open()? else { return Ok(()) };
-        let has_time = times::is_same(there, stat, || fstatfs(&dir));
-        if taken.is_empty() && wanted.is_had_by(there) && has_time {
+        let NameAt { dir, name } = there.name_at(NameAt { dir: dir.as_fd(), name: entry.name });
+        let has_time = times::is_same(&there.stat, stat, || fstatfs(dir));
+        if taken.is_empty() && wanted.is_had_by(&there.stat) && has_time {
             return Ok(());
         }
-        let fd = read::open(dir, entry.name, false).map_err(at_sink("openat"))?;
+        let fd = read::open(dir, name, false).map_err(at_sink("openat"))?;
+        expect_same(&fstat(&fd).map_err(at_sink("fstat"))?, &there.stat)?;
         entry.apply_attributes(worker.run, Holder::Fd(fd.as_fd()), &taken, stat, &wanted)
     };
     if let Err(failure) = apply() {

@@ -28,6 +28,8 @@ pub(crate) enum NameClaim {
     Separate,
     /// It is now a hard link to the copy of another name, or it was skipped.
     Linked,
+    /// It was a hard link to the copy of another name already, and is kept.
+    Kept,
     /// Another worker is copying another name. This name is processed again afterwards.
     Waits,
 }
@@ -102,8 +104,8 @@ fn link(
 }
 
 /// Claims a name of a source with several names. If another name is already copied, links this name to the copy.
-/// `kept`: the existing entry of a name that is to be skipped. That entry stays if it already is a link to the copy, or is
-/// newer than the source.
+/// `kept`: the existing entry of a name that is to be skipped. That entry stays if it already is a link to the copy, or if
+/// it is newer than the source. A sync also replaces newer entries.
 pub(crate) fn claim_name(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
@@ -122,7 +124,10 @@ pub(crate) fn claim_name(
             if is_link.is_err() {
                 worker.shared.links.claim_again(stat, &name);
             }
-            if is_link? || mtime(kept) > mtime(stat) {
+            if is_link? {
+                return Ok(NameClaim::Kept);
+            }
+            if worker.run.options.sync.is_none() && mtime(kept) > mtime(stat) {
                 return Ok(NameClaim::Separate);
             }
         }
@@ -183,4 +188,11 @@ pub(crate) fn wake_for(
         worker.shared.queue.push(CopyTask::Named(entry));
     }
     copy.map(drop)
+}
+
+/// Expects a name again if its attempt failed for lack of descriptors: the retry claims the name a second time.
+pub(crate) fn expect_retry(worker: &CopyWorker<'_>, stat: &Stat, failure: Option<&CopyFailure>) {
+    if failure.is_some_and(CopyFailure::is_for_descriptors) {
+        worker.shared.links.expect_again(stat);
+    }
 }

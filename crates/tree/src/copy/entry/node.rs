@@ -24,7 +24,7 @@ use crate::{
             existing::{DestinationVerdict, Existing},
         },
         entry::{
-            hardlink::{NameClaim, claim_name, wake_for},
+            hardlink::{NameClaim, claim_name, expect_retry, wake_for},
             new_node::apply_attributes,
         },
         links::id_of,
@@ -75,7 +75,9 @@ pub(crate) fn copy_node(
         copy.foresee(None);
         return Ok(());
     };
-    copy.run(dir.as_fd())
+    let copied = copy.run(dir.as_fd());
+    expect_retry(worker, stat, copied.as_ref().err());
+    copied
 }
 
 /// The copy of one entry without contents.
@@ -106,7 +108,7 @@ impl NodeCopy<'_, '_> {
         match self.claim(dir, self.has_names, None)? {
             NameClaim::Waits => return Ok(()),
             NameClaim::Linked => self.note(prepared.differs),
-            NameClaim::Separate => drop(self.create(dir, &prepared)?),
+            NameClaim::Separate | NameClaim::Kept => drop(self.create(dir, &prepared)?),
             NameClaim::First => {
                 let created = self.create(dir, &prepared);
                 wake_for(self.worker, self.entry, self.stat, created)?;
@@ -282,7 +284,7 @@ impl NodeCopy<'_, '_> {
                 return Ok(());
             }
             NameClaim::Waits => return Ok(()),
-            NameClaim::First | NameClaim::Separate => {}
+            NameClaim::First | NameClaim::Separate | NameClaim::Kept => {}
         }
         self.worker.note_attributes(entry, stat, none);
         if matches!(claim, NameClaim::First) {

@@ -47,7 +47,7 @@ impl FileCopy<'_, '_> {
             let _ = remove_leftover(file.name_at.dir, file.name_at.name, Id::of(stat));
         }
         self.worker.report_removed(entry, self.existing(), stat);
-        self.worker.note_copied(entry, stat, self.existing().map(|there| &there.stat));
+        self.worker.note_copied(entry, stat, self.existing());
         self.worker.count_file(entry, backup.as_deref());
         let copy = self.has_links().then(|| fstat(file.sink.fd()).map_err(at_sink("fstat")));
         Ok(copy.transpose()?.map(|copy| Id::of(&copy)))
