@@ -1,7 +1,10 @@
 """Cases in which a process waits or ends: without its main thread, in an exit hook, with a fork in a thread."""
 
 import os
+import signal
+import struct
 import threading
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -132,3 +135,58 @@ def test_a_fork_in_a_thread_disturbs_no_wait_of_another() -> None:
     out.send_bytes(b"for the parent")
     waiting.join(PATIENCE)
     assert received == [b"for the parent"]
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_forked_child_does_not_end_the_handshake_of_its_parent() -> None:
+    near, far = thalweg.link()
+    received: list[bytes] = []
+    with near, far:
+        out = thalweg.offer_over(near)
+        with pytest.raises(thalweg.Timeout):
+            out.open(timeout=0.05)
+        child = os.fork()
+        if child == 0:
+            del out
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        with out, thalweg.take_over(far) as into:
+            receiving = threading.Thread(target=lambda: received.append(into.receive_bytes(timeout=PATIENCE)))
+            receiving.start()
+            out.send_bytes(b"of the parent", timeout=PATIENCE)
+            receiving.join(PATIENCE)
+    assert received == [b"of the parent"]
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_forked_child_frees_and_allocates_arrays_while_a_thread_of_its_parent_does() -> None:
+    out, into = thalweg.pair(capacity=1 << 22, copy=True)
+    out.send(np.arange(3))
+    array, done = into.receive(), threading.Event()
+
+    def receive() -> None:
+        """Begins messages in parts. Each new one frees the memory of the last one, without the interpreter lock."""
+        data, serial = bytes(1 << 20), 0
+        while not done.is_set():
+            serial += 1
+            # The memory of an earlier message is too small for this one.
+            total = (40 << 20) + (serial % 1000 << 16)
+            out.send_bytes(struct.pack("<8sHHIQQ", b"THALWEGL", 1, 0, serial, total, 0) + data)
+            with suppress(thalweg.Timeout):
+                into.receive_bytes(timeout=0)
+
+    receiving = threading.Thread(target=receive)
+    receiving.start()
+    try:
+        for _ in range(200):
+            child = os.fork()
+            if child == 0:
+                # Ends the child if it hangs.
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)
+                signal.alarm(60)
+                del array
+                os._exit(0)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    finally:
+        done.set()
+        receiving.join()

@@ -65,7 +65,7 @@ def test_parts_that_an_engine_runs_twice_do_not_move_every_byte_twice(tmp_path: 
         report = thalweg.copy_tree(tree, copy, executor=pool, **SLOW)
     expect_equal(tree, copy)
     # Every byte twice would be 13.7 MiB. On a busy machine, both runs of a part often start at the same time.
-    assert report.files == count(tree) and 6 << 20 <= report.bytes < 12 << 20
+    assert report.files == count(tree) and 6 << 20 <= report.bytes < 13 << 20
     assert sum(worker.bytes for worker in report.workers) + sum(share.bytes for share in report.shares) == report.bytes
 
 

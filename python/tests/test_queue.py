@@ -354,19 +354,19 @@ def test_a_killed_sender_is_told_and_the_others_go_on(method: str) -> None:
 def test_of_senders_killed_in_mid_put_every_item_that_comes_is_whole() -> None:
     into = Queue(capacity=1 << 20)
     killed = 0
-    for _ in range(KILLS):
+    # On a busy machine, items of a killed process may come in the next turn.
+    following: dict[int, int] = {}
+    for turn in range(KILLS):
         victims = [begun("fork", put_without_end, into) for _ in range(2)]
-        following: dict[int, int] = {}
-        for at in range(40):
+        received = 0
+        while received < 40 or killed == turn:
             pid, number, array = into.get(timeout=PATIENCE)
             assert (array == number).all() and number == following.get(pid, 0)
             following[pid] = number + 1
-            if at == 20:
-                for victim in victims:
-                    assert victim.pid is not None
-                    if victim.pid == pid:
-                        os.kill(victim.pid, signal.SIGKILL)
-                        killed += 1
+            received += 1
+            if received > 20 and killed == turn and pid in [victim.pid for victim in victims]:
+                os.kill(pid, signal.SIGKILL)
+                killed += 1
         for victim in victims:
             victim.kill()
             victim.join(PATIENCE)

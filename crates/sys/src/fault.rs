@@ -16,7 +16,7 @@ pub use script::{CallCounts, Effect, Rule, Script, ScriptRun};
 /// A system call that the seam intercepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
-    /// `read(2)`
+    /// `read(2)`, `recv(2)`, and `preadv2(2)` at the descriptor's own offset
     Read,
     /// `pread(2)`
     Pread,

@@ -68,6 +68,17 @@ pub fn pread_cached(fd: impl AsFd, into: &mut [u8], at: u64) -> Result<usize, Er
     })
 }
 
+/// `preadv2(2)` with RWF_NOWAIT at the descriptor's own offset: like [`read`], but returns EAGAIN instead of waiting, with
+/// and without O_NONBLOCK. EOPNOTSUPP for pipes before Linux 6.4.
+pub fn read_now(fd: impl AsFd, into: &mut [u8]) -> Result<usize, Errno> {
+    /// -1, the value for the descriptor's own offset.
+    const OWN: u64 = u64::MAX;
+    counted(Call::Read, into.len(), |len| {
+        let mut one = [IoSliceMut::new(&mut into[..len])];
+        rustix::io::preadv2(fd, &mut one, OWN, ReadWriteFlags::NOWAIT)
+    })
+}
+
 /// `write(2)` at the descriptor's own offset. EPIPE, and SIGPIPE unless ignored, if a pipe's reading end is closed.
 pub fn write(fd: impl AsFd, from: &[u8]) -> Result<usize, Errno> {
     counted(Call::Write, from.len(), |len| rustix::io::write(fd, &from[..len]))
@@ -324,6 +335,24 @@ mod tests {
         read(&reader, &mut [0; 1]).unwrap();
         drop(writer);
         assert_eq!(wait_readable(&reader, Some(Duration::MAX)), Ok(true));
+    }
+
+    #[test]
+    fn a_read_now_never_waits_and_moves_the_offset() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let mut buffer = [0; 3];
+        match read_now(&reader, &mut buffer) {
+            // Linux before 6.4.
+            Err(Errno::OPNOTSUPP) => {}
+            answer => {
+                assert_eq!(answer, Err(Errno::AGAIN));
+                write(&writer, b"river").unwrap();
+                assert_eq!(read_now(&reader, &mut buffer), Ok(3));
+                assert_eq!((read_now(&reader, &mut buffer), &buffer[..2]), (Ok(2), &b"er"[..]));
+                drop(writer);
+                assert_eq!(read_now(&reader, &mut buffer), Ok(0));
+            }
+        }
     }
 
     #[test]

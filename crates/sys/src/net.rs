@@ -5,7 +5,7 @@ use crate::fault::{Call, counted, gate};
 use crate::io::last_errno;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::ioctl::{Getter, Opcode, ioctl};
-use rustix::net::{AddressFamily, SendFlags, SocketAddrAny, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrAny, SocketFlags, SocketType};
 
 mod zerocopy;
 pub use zerocopy::ZerocopySends;
@@ -28,6 +28,14 @@ pub fn send(fd: impl AsFd, from: &[u8]) -> Result<usize, Errno> {
 pub fn send_more(fd: impl AsFd, from: &[u8]) -> Result<usize, Errno> {
     let flags = SendFlags::NOSIGNAL | SendFlags::MORE;
     counted(Call::Write, from.len(), |len| rustix::net::send(fd, &from[..len], flags))
+}
+
+/// `recv(2)` with MSG_DONTWAIT: returns EAGAIN instead of waiting, with and without O_NONBLOCK and SO_RCVTIMEO. Returns 0
+/// at the end.
+pub fn recv_now(fd: impl AsFd, into: &mut [u8]) -> Result<usize, Errno> {
+    counted(Call::Read, into.len(), |len| {
+        rustix::net::recv(fd, &mut into[..len], RecvFlags::DONTWAIT).map(|(count, _)| count)
+    })
 }
 
 /// `TCP_NOTSENT_LOWAT` (tcp(7)): limits the bytes that are written and not yet sent to about `bytes`. Without it, the
@@ -117,6 +125,18 @@ mod tests {
     }
 
     #[test]
+    fn a_receive_now_never_waits() {
+        let (near, far) = unix_pair(false).unwrap();
+        let mut buffer = [0; 3];
+        assert_eq!(recv_now(&far, &mut buffer), Err(Errno::AGAIN));
+        send(&near, b"hello").unwrap();
+        assert_eq!((recv_now(&far, &mut buffer), &buffer), (Ok(3), b"hel"));
+        drop(near);
+        assert_eq!(recv_now(&far, &mut buffer), Ok(2));
+        assert_eq!(recv_now(&far, &mut buffer), Ok(0));
+    }
+
+    #[test]
     fn what_the_peer_reads_leaves_the_send_buffer() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let tcp = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -125,11 +145,11 @@ mod tests {
             [(tcp.as_fd(), listener.accept().unwrap().0.into()), (unix.as_fd(), far.into())];
         for (near, far) in peers {
             rustix::io::ioctl_fionbio(near, true).unwrap();
-            while send(near, &[0; 1 << 16]).is_ok() {}
+            while send(near, &[0; 1 << 12]).is_ok() {}
             let before = unread(near).unwrap();
             assert!(before > 0);
             while unread(near).unwrap() >= before {
-                crate::io::read(&far, &mut [0; 1 << 16]).unwrap();
+                crate::io::read(&far, &mut [0; 1 << 12]).unwrap();
             }
         }
     }

@@ -289,6 +289,9 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
+    /// Held by tests that create or list names of POSIX memory.
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
     /// Writes the first and the last byte and reads them back.
     fn works(region: &Region) {
         let ends = [0, region.len() - 1].map(|at| {
@@ -363,6 +366,7 @@ mod tests {
 
     #[test]
     fn posix_memory_is_shared_by_its_descriptor_and_has_no_name() {
+        let _alone = ALONE.lock();
         let fd = posix(8192).unwrap();
         let (one, two) = (
             Region::of_file(&fd, 8192, Sharing::Write).unwrap(),
@@ -385,6 +389,7 @@ mod tests {
     fn a_failed_size_of_new_memory_is_that_of_ftruncate_and_a_signal_is_no_failure() {
         use crate::fault::{Call, Effect, Rule, Script};
         type Maker = fn() -> Result<OwnedFd, FailedCall>;
+        let _alone = ALONE.lock();
         let makers: [(&str, Maker); 2] =
             [("posix", || posix(8192)), ("memfd", || memfd::create("test", 8192))];
         for (name, maker) in makers {

@@ -61,6 +61,8 @@ type LookUp<T> =
 /// `call` follows getpwnam(3), and zeros are a valid `T`.
 unsafe fn look_up<T>(name: &str, call: LookUp<T>) -> Result<Option<(CString, T)>, Errno> {
     let Ok(name) = CString::new(name) else { return Ok(None) };
+    #[cfg(all(target_feature = "crt-static", target_env = "gnu"))]
+    static_program::use_files_only();
     let mut entry = MaybeUninit::zeroed();
     let mut strings = vec![0; ROOM];
     let mut found = ptr::null_mut();
@@ -72,6 +74,31 @@ unsafe fn look_up<T>(name: &str, call: LookUp<T>) -> Result<Option<(CString, T)>
         // SAFETY: the name was found, so the entry was written.
         0 => Ok(Some((name, unsafe { entry.assume_init() }))),
         errno => Err(Errno::from_raw_os_error(errno)),
+    }
+}
+
+#[cfg(all(target_feature = "crt-static", target_env = "gnu"))]
+mod static_program {
+    use std::{
+        ffi::{c_char, c_int},
+        sync::Once,
+    };
+
+    unsafe extern "C" {
+        /// Sets the services of one database (glibc, nss.h), as a line of nsswitch.conf(5) does.
+        fn __nss_configure_lookup(database: *const c_char, services: *const c_char) -> c_int;
+    }
+
+    /// Makes the C library read `/etc/passwd` and `/etc/group` only. Other services are shared libraries. A library of
+    /// another version than the C library in this program can crash it.
+    pub fn use_files_only() {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| {
+            for database in [c"passwd", c"group", c"initgroups"] {
+                // SAFETY: both texts end with a zero, and the C library copies them.
+                let _ = unsafe { __nss_configure_lookup(database.as_ptr(), c"files".as_ptr()) };
+            }
+        });
     }
 }
 

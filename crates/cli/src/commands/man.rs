@@ -10,10 +10,11 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use std::{
     fs::{self, File},
     io::{self, IsTerminal, Seek, Write},
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     process::{self, Stdio},
 };
-use thalweg_core::{MECHANISMS, atomic_file::write_file};
+use thalweg_core::{MECHANISMS, atomic_file::write_file, shown};
 
 use super::{Cli, Subcommand, list::facts_of};
 use crate::{
@@ -43,6 +44,12 @@ impl Subcommand for ManArgs {
         let Some(folder) = &self.folder else { return show(root, &mechanisms()) };
         if let Some(command) = folder.to_str().and_then(|name| root.find_subcommand(name)) {
             return show(command.clone(), &environment(command));
+        }
+        let is_path = folder.as_os_str().as_bytes().contains(&b'/');
+        if !is_path && !folder.is_dir() {
+            let message = format!("'{}': no such command or directory", shown(folder));
+            return Err(CommandFailure::new(Exit::Usage, message)
+                .hint("for a new directory, write a path with a slash, such as ./man"));
         }
         fs::create_dir_all(folder)
             .map_err(|e| CommandFailure::of_io("mkdir", &folder.display().to_string(), &e))?;

@@ -52,6 +52,14 @@ fn failure_after(error: &Error, name: &str, how_far: &str) -> CommandFailure {
         Error::NotPermitted { why } => {
             CommandFailure::new(Exit::Unsupported, format!("{name}: {}", shown(why)))
         }
+        // The name of a channel is not the path of the directory that cannot be created.
+        Error::Meeting { call: call @ "mkdir", path, errno } => {
+            let what = &path.display().to_string();
+            CommandFailure::new(
+                Exit::Failed,
+                format!("{}{}", Failed { what, call, errno: *errno, moved: 0 }, error.advice()),
+            )
+        }
         Error::Meeting { call, errno, .. } => CommandFailure::new(
             Exit::Failed,
             format!("{}{}", Failed { what: name, call, errno: *errno, moved: 0 }, error.advice()),

@@ -242,6 +242,7 @@ fn completions_and_manual_pages_come_out_for_every_command() {
     for shell in ["bash", "zsh", "fish", "elvish"] {
         assert!(scratch.run(&["completions", shell]).ended(0).text().contains("thalweg"));
     }
+    assert!(scratch.run(&["man", "typo"]).ended(2).err.contains("no such command or directory"));
     scratch.run(&["man", "deep/man1"]).ended(0);
     let page = String::from_utf8(scratch.read("deep/man1/thalweg.1")).unwrap();
     for mechanism in MECHANISMS {

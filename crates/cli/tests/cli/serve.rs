@@ -323,7 +323,8 @@ fn root_becomes_the_requested_user_before_it_serves() {
     // No thread has user ID 0 (real, effective, saved or file system) or group 0 any more.
     let mut threads = 0;
     for task in fs::read_dir(format!("/proc/{}/task", server.child.id())).unwrap() {
-        let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        // A thread may end in the meantime.
+        let Ok(status) = fs::read_to_string(task.unwrap().path().join("status")) else { continue };
         let line = status.lines().find(|line| line.starts_with("Uid:")).unwrap();
         assert!(!line.split_whitespace().any(|id| id == "0"), "{line}");
         let groups = status.lines().find(|line| line.starts_with("Groups:")).unwrap();

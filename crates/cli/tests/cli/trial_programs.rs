@@ -3,15 +3,9 @@
 
 use crate::support;
 
-use rustix::net;
 use serde_json::Value;
-use std::{
-    env,
-    net::{Ipv4Addr, SocketAddrV4},
-    os::fd::OwnedFd,
-    path::PathBuf,
-    process::Command,
-};
+use std::{env, path::PathBuf, process::Command};
+use thalweg_testing::ReservedPort;
 
 use support::{
     Scratch, skip,
@@ -37,23 +31,6 @@ fn all_installed(test: &str, names: &[&str]) -> Option<Vec<PathBuf>> {
         return None;
     }
     names.iter().map(|name| installed(name)).collect()
-}
-
-/// A reserved port of 127.0.0.1. A socket is bound to it and never listens, so the kernel gives it to no other process.
-/// A server can bind it by its number, because both sockets set SO_REUSEADDR.
-struct Port {
-    _held: OwnedFd,
-    number: String,
-}
-
-impl Port {
-    fn new() -> Self {
-        let held = net::socket(net::AddressFamily::INET, net::SocketType::STREAM, None).unwrap();
-        net::sockopt::set_socket_reuseaddr(&held, true).unwrap();
-        net::bind(&held, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let bound = SocketAddrV4::try_from(net::getsockname(&held).unwrap()).unwrap();
-        Self { _held: held, number: bound.port().to_string() }
-    }
 }
 
 /// Runs a short trial. Checks that it succeeds, that it reached calls, and that every arm has a number.
@@ -183,8 +160,8 @@ fn a_server_is_tried_by_what_its_client_prints() {
     let (Some(server), Some(_)) = (redis_server(&scratch), installed("redis-benchmark")) else {
         return skip(test, "redis-server and redis-benchmark are not installed");
     };
-    let held = Port::new();
-    let port = &held.number;
+    let held = ReservedPort::new();
+    let port = &held.number.to_string();
     let server = format!("{} --bind 127.0.0.1 --port {port} --save ''", server.display());
     let metric = "regex:([0-9.]+) requests per second";
     let options = ["--server", &server, "--port", port, "-m", metric, "--tunables", "none"];
@@ -228,8 +205,8 @@ fn a_web_server_is_tried_by_the_requests_it_answers() {
     if !reaches(&scratch, test) {
         return;
     }
-    let held = Port::new();
-    let (port, folder) = (&held.number, scratch.path("."));
+    let held = ReservedPort::new();
+    let (port, folder) = (&held.number.to_string(), scratch.path("."));
     scratch.file("web.conf", WEB.replace("PORT", port));
     scratch.file("page", support::bytes(1 << 16));
     let (nginx, folder) = (programs[0].display(), folder.display());

@@ -123,6 +123,16 @@ fn a_closed_standard_stream_that_bytes_should_pass_is_an_error() {
 }
 
 #[test]
+fn a_question_or_a_manifest_from_a_closed_stream_fails_at_once() {
+    let scratch = Scratch::new();
+    shell(scratch.path(), "mkdir s; echo 1 >s/d; echo 2 >e").expect(0);
+    for line in ["timeout 100 $T copy -i s/d e <&-", "timeout 100 $T verify --manifest - s <&-"] {
+        shell(scratch.path(), line).expect(1).expect_said("is closed");
+    }
+    assert_eq!(fs::read(scratch.join("e")).unwrap(), b"2\n");
+}
+
+#[test]
 fn a_copy_needs_no_standard_stream_and_none_of_its_files_becomes_one() {
     let scratch = Scratch::new();
     fs::write(scratch.join("d"), "data").unwrap();

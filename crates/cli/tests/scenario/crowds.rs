@@ -4,8 +4,8 @@
 use std::{fs, process::Command};
 
 use crate::support::{
-    Scratch, bytes, run,
-    run::quiet_environment,
+    Running, Scratch, bytes, run,
+    run::{GUARD, quiet_environment},
     skip::{has_tools, is_root},
 };
 
@@ -36,7 +36,7 @@ fn two_hundred_pipes_of_an_ordinary_user_all_deliver() {
         crowd.arg("sh").arg(scratch.path()).args([&PIPES.to_string(), way]);
         quiet_environment(&mut crowd);
         crowd.env("THALWEG_PROFILE", scratch.join("profile.json"));
-        run(&mut crowd).expect(0);
+        Running::start(&mut crowd).finish_within(5 * GUARD).expect(0);
         let read = |name: String| fs::read_to_string(scratch.join(&name)).unwrap_or_default();
         for n in 1..=PIPES {
             let (said, differ) = (read(format!("said.{n}")), read(format!("differ.{n}")));

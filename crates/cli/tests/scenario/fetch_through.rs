@@ -14,6 +14,7 @@ use std::{
 
 use crate::fetches::liar::{self, LyingServer, honest, send};
 use crate::support::{Scratch, bytes, names, run, skip::has_tools, thalweg};
+use thalweg_testing::ReservedPort;
 
 const LEN: usize = 300_000;
 
@@ -116,7 +117,7 @@ fn a_proxy_of_the_environment_is_asked_unless_the_server_is_excepted() {
 
 /// `openssl s_server` for the files of a directory, with a certificate that is valid for `days` days. Dropping this
 /// ends the server.
-struct Secure(Child, u16);
+struct Secure(Child, ReservedPort);
 
 impl Secure {
     fn new(folder: &Path, days: &str) -> Self {
@@ -135,12 +136,13 @@ impl Secure {
         fs::write(folder.join("extensions"), extensions).unwrap();
         let sign = ["x509", "-req", "-in", "request.pem", "-signkey", "key.pem", "-days", days];
         openssl(&[&sign[..], &["-extfile", "extensions", "-out", "cert.pem"]].concat());
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = ReservedPort::new();
         let mut server = Command::new("openssl");
-        server.args(["s_server", "-quiet", "-WWW", "-accept", &port.to_string()]);
+        server.args(["s_server", "-quiet", "-WWW", "-accept", &port.number.to_string()]);
         server.args(["-key", "key.pem", "-cert", "cert.pem"]).current_dir(folder);
-        let server = server.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        while TcpStream::connect(("localhost", port)).is_err() {
+        let mut server = server.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        while TcpStream::connect(("localhost", port.number)).is_err() {
+            assert_eq!(server.try_wait().unwrap(), None, "openssl has ended");
             thread::sleep(Duration::from_millis(20));
         }
         Self(server, port)
@@ -163,7 +165,7 @@ fn a_certificate_that_has_expired_is_not_trusted() {
     fs::write(scratch.join("file"), "x").unwrap();
     let server = Secure::new(scratch.path(), "-1");
     let mut command = thalweg();
-    command.args(["fetch", &format!("https://localhost:{}/file", server.1)]);
+    command.args(["fetch", &format!("https://localhost:{}/file", server.1.number)]);
     command.arg(scratch.join("f")).arg("--cacert").arg(scratch.join("cert.pem"));
     let ran = run(&mut command).expect(1);
     ran.expect_said("TLS connection to");
@@ -182,7 +184,7 @@ fn a_self_signed_certificate_of_an_authority_is_trusted_if_cacert_names_it_and_a
         let server = Secure::with_certificate(scratch.path(), days, (name, "TRUE"));
         let fetch = |certificate: &Path| {
             let mut command = thalweg();
-            command.args(["fetch", &format!("https://localhost:{}/file", server.1)]);
+            command.args(["fetch", &format!("https://localhost:{}/file", server.1.number)]);
             run(command.arg(scratch.join("f")).arg("--cacert").arg(certificate))
         };
         fetch(&scratch.join("cert.pem")).expect(code);
@@ -200,7 +202,7 @@ fn https_goes_through_a_tunnel_and_is_none_of_the_proxys_business() {
     let scratch = Scratch::new();
     fs::write(scratch.join("file"), bytes::of(2, LEN)).unwrap();
     let server = Secure::new(scratch.path(), "9");
-    let port = server.1;
+    let port = server.1.number;
     let proxy = Proxy::new();
     let mut command = thalweg();
     command.args(["fetch", &format!("https://localhost:{port}/file")]).arg(scratch.join("f"));

@@ -43,8 +43,8 @@ fn after_a_kill_the_same_command_brings_the_rest_of_a_tree() {
     let all = 20_000_000 + 100 * (0..200).sum::<u64>();
     let mut resumed = 0;
     for round in 0..rounds {
-        let mut running = Running::start(&mut fetch(&served, &dst, &["--limit", "40M"]));
-        while !place.join(".dst.thalweg-part").exists() && !dst.exists() {
+        let mut running = Running::start(&mut fetch(&served, &dst, &["--limit", "16M"]));
+        while !place.join(".dst.thalweg-part").exists() && !running.has_ended() {
             thread::sleep(Duration::from_millis(1));
         }
         thread::sleep(Duration::from_millis(100 + 97 * round % 350));

@@ -227,7 +227,7 @@ fn a_rank_that_is_killed_ends_the_job_of_mpirun_and_the_same_line_again_finishes
     }
     let scratch = Scratch::new();
     plant(scratch.path());
-    let mut job = Running::start(&mut mpirun(&scratch, &["--limit=2M"]));
+    let mut job = Running::start(&mut mpirun(&scratch, &["--limit=256K"]));
     let victim = loop {
         match process(&scratch) {
             Some(victim) => break victim,

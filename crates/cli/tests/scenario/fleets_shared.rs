@@ -129,7 +129,7 @@ fn clocks_an_hour_apart_change_nothing() {
     };
     let scratch = Scratch::new();
     plant(scratch.path());
-    let slow = ["--limit=4M", "--jobs=2"];
+    let slow = ["--limit=2500K", "--jobs=2"];
     let behind = |rank: &str, options: &[&str]| {
         let mut command = shifted("-1h");
         command.args(["copy", "-a", "--json", SHARD, "--shard", rank]).args(options);
@@ -137,9 +137,11 @@ fn clocks_an_hour_apart_change_nothing() {
         Running::start(&mut command)
     };
     let mut ahead = rank(scratch.path(), 1, 2, &slow);
-    let all = [behind("0/2", &slow), Running::start(&mut ahead)];
+    let mut all = [behind("0/2", &slow), Running::start(&mut ahead)];
     let mut seen = Vec::new();
     while !scratch.join("copy").exists() {
+        let is_over = all.iter_mut().all(Running::has_ended);
+        assert!(!is_over || scratch.join("copy").exists(), "no rank completed the copy");
         let fleet = |mut command: Command| {
             run(command.args(["fleet", "--json", "copy"]).current_dir(scratch.path()))
         };

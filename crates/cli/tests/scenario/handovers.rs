@@ -223,12 +223,9 @@ fn a_silent_caller_does_not_keep_the_sender_out() {
     drop(place.connect());
     Running::start(&mut place.send(&[])).finish().expect(0);
     let received = receiving.finish().expect(0);
-    assert_eq!(
-        received.stderr.matches("; waiting for another sender").count(),
-        2,
-        "{}",
-        received.stderr
-    );
+    // On a busy machine, the real sender may be too slow at first.
+    let refused = received.stderr.matches("; waiting for another sender").count();
+    assert!(refused >= 2, "{}", received.stderr);
     assert!(!silent.peer_is_alive());
     bytes::expect(&place.copy, 1, LEN);
     place.expect_only(&["copy"]);

@@ -16,9 +16,12 @@ use crate::support::{
 use thalweg_testing::{Dice, from_env};
 
 const LEN: u64 = 32 << 20;
-/// With this limit an undisturbed copy takes 250 ms, so a kill within this time usually comes during the copy.
-const LIMIT: &str = "--limit=128M";
-const WHILE_IT_RUNS: std::ops::Range<u64> = 0..260;
+/// With this limit an undisturbed copy takes 700 ms, so a kill within this time usually comes during the copy. Half of
+/// the copy takes much longer than the interval at which the journal is written.
+const LIMIT: &str = "--limit=48M";
+const WHILE_IT_RUNS: std::ops::Range<u64> = 0..700;
+/// Duration of an undisturbed copy of the tree in milliseconds.
+const WHILE_THE_TREE_RUNS: std::ops::Range<u64> = 0..260;
 
 fn resumable(options: &[&str], source: &Path, copy: &Path) -> Command {
     let mut command = thalweg();
@@ -187,7 +190,7 @@ fn a_killed_tree_resumes_and_every_file_under_its_name_is_whole() {
         let slow = ["-aT", options[1], "--limit=112M"];
         loop {
             let mut command = resumable(&slow, &tree, &copy);
-            let when = dice.within(WHILE_IT_RUNS);
+            let when = dice.within(WHILE_THE_TREE_RUNS);
             let landed = campaign.count(watching(sizes_right, || kill_after(&mut command, when)));
             whole_or_absent();
             if !landed || campaign.landed == kills || dice.within(0..3) == 0 {

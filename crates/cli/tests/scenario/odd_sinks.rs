@@ -9,8 +9,12 @@ use std::{
 };
 
 use crate::support::{
-    Scratch, bytes, loop_disk::LoopDevice, mounts, names, run, shell, skip, skip::has_tools,
-    skip::is_root, thalweg,
+    Scratch, bytes,
+    loop_disk::{LoopDevice, one_search},
+    mounts, names, run, shell, skip,
+    skip::has_tools,
+    skip::is_root,
+    thalweg,
 };
 
 const LEN: u64 = 3 << 20;
@@ -67,8 +71,7 @@ impl Loop {
         if !is_root(test) || !has_tools(test, &["losetup"]) {
             return None;
         }
-        // Two processes that search for a free device at the same time may find the same one.
-        let _one = thalweg_testing::lock("losetup");
+        let _one = one_search();
         let image = scratch.join("image");
         fs::write(&image, vec![0xaa; LEN as usize + (1 << 20)]).unwrap();
         let output =

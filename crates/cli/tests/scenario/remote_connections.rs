@@ -59,9 +59,18 @@ fn connections(scratch: &Scratch) -> usize {
 
 fn push(machine: &OtherMachine, name: &str, words: &[&str], paths: [&Path; 2]) -> Ran {
     // The limit gives all connections time to take part.
-    let usual = ["--connections=4", "--jobs=4", "--limit=16M"];
+    push_at("--limit=16M", machine, name, words, paths)
+}
+
+fn push_at(
+    limit: &str,
+    machine: &OtherMachine,
+    name: &str,
+    words: &[&str],
+    paths: [&Path; 2],
+) -> Ran {
     let mut command = machine.between((name, words), true, paths);
-    run(command.args(usual))
+    run(command.args(["--connections=4", "--jobs=4", limit]))
 }
 
 #[test]
@@ -153,7 +162,8 @@ fn nothing_is_deleted_if_the_first_connection_ends_early() {
     let kill = "exec 3<&0; \"$RSH\" \"$@\" <&3 & sleep 0.5; kill -9 $!; exit 255";
     for (first, further) in [(kill, CONNECT), (BREAK, BREAK)] {
         let machine = through(&scratch, &machine, first, further);
-        let ran = push(&machine, "sync", &["--delete"], [&source, &dst]).expect(1);
+        let limit = if further == CONNECT { "--limit=2M" } else { "--limit=16M" };
+        let ran = push_at(limit, &machine, "sync", &["--delete"], [&source, &dst]).expect(1);
         ran.expect_said("elsewhere: ");
         assert!(dst.join("extra").exists());
     }

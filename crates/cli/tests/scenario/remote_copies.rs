@@ -15,6 +15,7 @@ use std::{
 
 use crate::{
     fetch_trees::{are_equal, shared},
+    fetches::is_written,
     support::{Ran, Running, Scratch, bytes, names, run, shell, sshd::OtherMachine, thalweg},
 };
 use thalweg_testing::{Sample, script};
@@ -199,7 +200,7 @@ fn a_connection_that_fails_names_the_command_and_its_last_message() {
         let ran = ran.expect(1);
         assert!(!ran.stderr.contains('\x1b'), "{}", ran.stderr);
     }
-    let [pull, push] = run_over("echo 'Welcome to h!'; sleep 1");
+    let [pull, push] = run_over("echo 'Welcome to h!'; exec cat >/dev/null");
     pull.expect(1).expect_said("printed 'Welcome to h!' before its first response");
     push.expect(1);
     let binary = env!("CARGO_BIN_EXE_thalweg");
@@ -218,11 +219,12 @@ fn a_connection_that_fails_names_the_command_and_its_last_message() {
         assert!(ran.code() == 1 && ran.stderr.contains("thalweg: h: "), "{text}: {}", ran.said());
     }
     assert!(!scratch.join("x").exists());
-    let [pull, _] =
-        run_over("printf 'HTTP/1.1 200 OK\\r\\nContent-Length: 0\\r\\n\\r\\n'; sleep 1");
+    let [pull, _] = run_over(
+        "printf 'HTTP/1.1 200 OK\\r\\nContent-Length: 0\\r\\n\\r\\n'; exec cat >/dev/null",
+    );
     pull.expect(4).expect_said("did not announce its version");
     let [pull, _] = run_over(
-        "printf 'HTTP/1.1 200 OK\\r\\nThalweg: 9.9.9; format=99\\r\\nContent-Length: 0\\r\\n\\r\\n'; sleep 1",
+        "printf 'HTTP/1.1 200 OK\\r\\nThalweg: 9.9.9; format=99\\r\\nContent-Length: 0\\r\\n\\r\\n'; exec cat >/dev/null",
     );
     pull.expect(4).expect_said("h runs thalweg 9.9.9 (format 99)");
     fs::remove_file(&rsh).unwrap();
@@ -250,15 +252,11 @@ fn after_a_kill_of_the_connection_the_same_command_brings_the_rest() {
             }
             command
         };
-        let running = Running::start(&mut copy(&["-a", "--limit=8M"]));
-        while !place.join(".dst.thalweg-part/large").exists()
-            && !fs::read_dir(place.join(".dst.thalweg-part")).is_ok_and(|mut all| {
-                all.any(|e| e.unwrap().file_name().to_string_lossy().contains("large"))
-            })
-        {
+        let mut running = Running::start(&mut copy(&["-a", "--limit=6M"]));
+        while !is_written(&place.join(".dst.thalweg-part/.large.thalweg-journal")) {
+            assert!(!running.has_ended(), "over before it was killed");
             thread::sleep(Duration::from_millis(1));
         }
-        thread::sleep(Duration::from_millis(500));
         let pid = fs::read_to_string(scratch.join("pid")).unwrap();
         run(Command::new("kill").args(["-9", pid.trim()]));
         let ran = running.finish();

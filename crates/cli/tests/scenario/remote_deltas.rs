@@ -158,7 +158,7 @@ fn a_kill_leaves_the_old_file_and_the_same_command_completes_the_new_one() {
             command.arg(machine.at(&source)).arg(&dst);
             command
         };
-        let mut running = Running::start(&mut command(&["--limit=512K"]));
+        let mut running = Running::start(&mut command(&["--limit=128K"]));
         running.wait_until_open(|path| path.to_string_lossy().contains("thalweg-part"));
         thread::sleep(Duration::from_millis(milliseconds));
         drop(running.child().kill());

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     thread,
-    time::{Duration, UNIX_EPOCH},
+    time::{Duration, Instant, UNIX_EPOCH},
 };
 
 use thalweg_testing::{Dice, sample_share, script};
@@ -15,7 +15,9 @@ use crate::{
     fetch_trees::are_equal,
     moves::elsewhere,
     remote_copies::{odd_names, over_each},
-    support::{Ran, Running, Scratch, bytes, names, run, shell, sshd::OtherMachine, thalweg},
+    support::{
+        Ran, Running, Scratch, bytes, names, run, run::GUARD, shell, sshd::OtherMachine, thalweg,
+    },
     sync_trees::{STATE, lines, record},
 };
 
@@ -371,6 +373,18 @@ fn a_refused_deletion_replaces_no_directory() {
     }
 }
 
+/// Waits until the process of the other machine has ended. Its parent may not have waited for it, so it may be a
+/// zombie.
+fn wait_for_other_end(scratch: &Scratch) {
+    let pid = fs::read_to_string(scratch.join("pid")).unwrap();
+    let stat = format!("/proc/{}/stat", pid.trim());
+    let began = Instant::now();
+    while fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
+        assert!(began.elapsed() < GUARD, "the other process does not end");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
 #[test]
 fn an_interrupted_sync_deletes_nothing() {
     let scratch = Scratch::new();
@@ -384,13 +398,14 @@ fn an_interrupted_sync_deletes_nothing() {
         let words = ["--delete", "--limit=4M"];
         let mut running = Running::start(&mut both.command(&words, &dst));
         while names(&dst).len() < 2 {
+            assert!(!running.has_ended(), "over before it was killed");
             thread::sleep(Duration::from_millis(1));
         }
         thread::sleep(Duration::from_millis(300));
         drop(running.child().kill());
         drop(running.finish());
         // The other process ends when its stream is closed.
-        thread::sleep(Duration::from_millis(500));
+        wait_for_other_end(&scratch);
         assert!(dst.join("extra").exists() && !dst.join("large").exists());
         both.sync(&["--delete"], &dst).expect(0);
         assert_eq!(names(&dst), [STATE, "large"]);

@@ -128,15 +128,16 @@ fn a_large_file_that_continues_keeps_the_old_one_once() {
     let scratch = Scratch::new();
     let machine = OtherMachine::by_script(scratch.path());
     let case = OldAndNew::make(&scratch, &machine, false);
-    let far = ["--limit=6M".to_owned(), trash(&case.dir)];
+    let far = ["--limit=2M".to_owned(), trash(&case.dir)];
     let words: Vec<&str> = far.iter().map(String::as_str).collect();
     let mut running = Running::start(&mut case.both.command(&words, &case.dst));
     let partial = || {
         let entries = fs::read_dir(&case.dst).unwrap().map(|entry| entry.unwrap().path());
         let mut hidden = entries.filter(|path| path.display().to_string().contains("/.large"));
-        hidden.any(|path| fs::metadata(path).is_ok_and(|meta| meta.blocks() * 512 > 8 << 20))
+        hidden.any(|path| fs::metadata(path).is_ok_and(|meta| meta.blocks() * 512 > 2 << 20))
     };
     while !partial() {
+        assert!(!running.has_ended(), "over before it was killed");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     drop(running.child().kill());

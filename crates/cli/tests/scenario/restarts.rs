@@ -117,7 +117,7 @@ fn a_large_file_that_was_placed_is_completed_or_kept_and_not_replaced_by_a_part(
     for is_whole in [false, true] {
         let scratch = Scratch::new();
         fs::create_dir(scratch.join("tree")).expect("mkdir");
-        bytes::write(&scratch.join("tree/large"), 5, 4 << 20);
+        bytes::write(&scratch.join("tree/large"), 5, 8 << 20);
         let fleet = killed_after_three_tasks(&scratch);
         let parts = names(&fleet.join("parts"));
         assert_eq!(parts.len(), 1, "{parts:?}");
@@ -140,7 +140,7 @@ fn a_large_file_that_was_placed_is_completed_or_kept_and_not_replaced_by_a_part(
 #[test]
 fn after_a_restart_the_tasks_of_a_worker_are_done_again() {
     let scratch = Scratch::new();
-    plant_some(scratch.path(), 2, 1 << 20);
+    plant_some(scratch.path(), 2, 4 << 20);
     let fleet = killed_after_three_tasks(&scratch);
     let mut lost = 0;
     for folder in ["tree", "parts"] {

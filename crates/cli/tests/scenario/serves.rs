@@ -16,7 +16,7 @@ use crate::support::{
     Running, Scratch, Served, bytes,
     fuse::source::{Illness, NAME, SickSource},
     run::GUARD,
-    skip, thalweg,
+    shell, skip, thalweg,
 };
 
 /// Sends a request on a new connection, from which the caller reads the response.
@@ -268,4 +268,11 @@ fn the_worker_of_the_study_gets_the_bytes_from_every_server_or_says_why_not() {
         assert!(lines[3].contains("\"bytes\":4000000"), "{said}");
         assert!(lines[4].parse::<u64>().unwrap() > 0, "{said}");
     }
+}
+
+#[test]
+fn a_server_whose_threads_cannot_start_fails_at_once() {
+    let scratch = Scratch::new();
+    let line = "mkdir s; ulimit -n 256; timeout 100 $T serve --threads 200 --check -l 0 s";
+    shell(scratch.path(), line).expect(1).expect_said("cannot start a worker thread");
 }

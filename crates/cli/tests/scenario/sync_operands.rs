@@ -35,11 +35,22 @@ fn a_source_that_is_named_twice_is_moved_once() {
 }
 
 #[test]
+fn a_file_is_never_replaced_by_the_directory_itself() {
+    for made in ["echo 1 >d", "mkfifo d"] {
+        let check = "! test -d d && test -e s/a && grep -q 'cannot overwrite non-directory' said";
+        for command in ["sync", "sync --delete", "sync --delete --trash t", "move", "sync -n"] {
+            let setup = format!("mkdir s; echo 1 >s/a; {made}");
+            holds(&setup, &format!("$T {command} s d 2>said"), 1, check);
+        }
+    }
+}
+
+#[test]
 fn a_filter_file_is_a_small_regular_file_with_a_plain_name() {
     let kinds = ["mkdir s/.f", "mkfifo s/.f", "truncate -s 2M s/.f", "ln -s /dev/zero s/.f"];
     for kind in kinds {
         let setup = format!("mkdir s d; echo 1 >s/a; echo 2 >d/b; {kind}");
-        let line = "timeout 20 $T sync --delete --filter-file .f s d 2>said";
+        let line = "timeout 100 $T sync --delete --filter-file .f s d 2>said";
         holds(&setup, line, 1, "cat d/b && ! grep -q ulimit said && grep -q \"'s/.f'\" said");
     }
     for name in ["", ".", "..", "a/b", "/x", "f/"] {
@@ -50,7 +61,7 @@ fn a_filter_file_is_a_small_regular_file_with_a_plain_name() {
 
 #[test]
 fn a_state_file_of_another_type_is_ignored_or_named() {
-    let line = "timeout 20 $T sync --delete s d 2>said";
+    let line = "timeout 100 $T sync --delete s d 2>said";
     for state in ["mkfifo $F", "ln -s /dev/zero $F", "truncate -s 3G $F", "printf '\\377\\0' >$F"] {
         let setup = format!("mkdir s d; echo 1 >s/a; touch d/b; F=d/.thalweg-sync; {state}");
         holds(&setup, line, 0, "test $(head -n 1 d/.thalweg-sync | wc -c) = 15 && ! test -e d/b");
@@ -97,7 +108,8 @@ fn letters(dice: &mut Dice, of: &str, count: u64) -> String {
 /// Random changes of the read, write and execute bits.
 #[test]
 fn random_changes_of_modes_are_those_of_chmod() {
-    let mut dice = Dice::new("random_changes_of_modes_are_those_of_chmod");
+    let test = "random_changes_of_modes_are_those_of_chmod";
+    let mut dice = Dice::of_campaign(test, "THALWEG_CASES");
     for _ in 0..from_env("THALWEG_CASES", 30) {
         let mut change = || {
             let counts = [dice.below(3), dice.below(4)];

@@ -12,7 +12,7 @@ use std::{
     process::Command,
 };
 
-use crate::support::{Scratch, bytes, run, run::Ran, scratch::open_to_all, skip, thalweg};
+use crate::support::{Scratch, bytes, run, run::Ran, scratch::open_to_all, shell, skip, thalweg};
 
 /// Names that are difficult in lines, arguments or terminals.
 const NAMES: [&[u8]; 8] =
@@ -241,4 +241,17 @@ fn two_logs_of_the_same_findings_are_equal_whatever_the_order_of_directories_and
         }
     }
     assert_eq!(log("source", &["--json", "--jobs=4"]), log("again", &["--json", "--jobs=3"]));
+}
+
+#[test]
+fn an_empty_manifest_is_no_success_and_a_lost_manifest_is_an_error_in_json() {
+    let scratch = Scratch::new();
+    let line = "mkdir s; echo 1 >s/a; for text in '' '# comment\n'; do printf \"$text\" |
+        $T verify --ignore-extra --manifest - s; echo $?; done";
+    let ran = shell(scratch.path(), line).expect(0);
+    ran.expect_said("the manifest is empty");
+    assert_eq!(ran.stdout, b"1\n1\n");
+    let ran = shell(scratch.path(), "$T copy --json --manifest none/m -r s d").expect(1);
+    let answer: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert!(answer["error"].as_str().is_some_and(|error| error.contains("none")), "{answer}");
 }

@@ -38,12 +38,9 @@ fn bad_visitors_are_refused_and_forgotten() {
     unsealed.send(&words[5], &[file.as_fd()]).unwrap();
     Running::start(&mut place.send(&[])).finish().expect(0);
     let received = receiving.finish().expect(0);
-    assert_eq!(
-        received.stderr.matches("waiting for another sender").count(),
-        17,
-        "{}",
-        received.stderr
-    );
+    // On a busy machine, the real sender may be too slow at first.
+    let refused = received.stderr.matches("waiting for another sender").count();
+    assert!(refused >= 17, "{}", received.stderr);
     bytes::expect(&place.copy, 1, LEN);
     place.expect_only(&["copy"]);
 }

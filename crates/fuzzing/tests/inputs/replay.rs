@@ -12,9 +12,10 @@ fn seeds() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds")
 }
 
+/// Held for writing by the target that counts the descriptors of the process, and for reading by every other test.
+static ALONE: RwLock<()> = RwLock::new(());
+
 fn replay(name: &str) {
-    static ALONE: RwLock<()> = RwLock::new(());
-    // This target counts the descriptors of the process, so no other target may run at the same time.
     let is_alone = name == "bulk";
     let _writer = is_alone.then(|| ALONE.write());
     let _reader = (!is_alone).then(|| ALONE.read());
@@ -49,6 +50,7 @@ const OWN_FILES: [&str; 2] = ["study", "study_result"];
 
 #[test]
 fn every_target_has_a_test_a_program_and_seeds() {
+    let _reader = ALONE.read();
     let names: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
     assert_eq!(names, REPLAYED);
     let listed = |folder: PathBuf| {
@@ -68,6 +70,7 @@ fn every_target_has_a_test_a_program_and_seeds() {
 /// Seeds are published with the sources, so they must stay small.
 #[test]
 fn seeds_are_small_in_all() {
+    let _reader = ALONE.read();
     let size = |path: PathBuf| fs::metadata(path).expect("a file").len();
     let folders =
         fs::read_dir(seeds()).expect("seeds").map(|entry| entry.expect("an entry").path());

@@ -144,7 +144,7 @@ fn a_server_is_up_while_the_client_runs_and_gone_afterwards() {
     let server = Server {
         command: words(&["sh", "-c", &serve]),
         ready: ServerReady::Command(words(&["test", "-s", sign])),
-        within: Duration::from_secs(30),
+        within: Duration::from_secs(120),
     };
     let setup = Setup { server: Some(server), ..Setup::default() };
     let found = tried(&setup, &["test", "-s", sign]).unwrap();
@@ -169,7 +169,7 @@ fn a_server_that_does_not_come_up_is_named_with_its_words() {
         let setup = Setup { server: Some(server), ..Setup::default() };
         tried(&setup, &["true"]).unwrap_err().to_string()
     };
-    let long = Duration::from_secs(30);
+    let long = Duration::from_secs(120);
     let died = failure("echo no port >&2; exit 5", long);
     assert!(died.contains("before it was ready") && died.contains("no port"), "{died}");
     let slow = failure("exec sleep 60", Duration::from_millis(200));

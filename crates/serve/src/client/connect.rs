@@ -165,7 +165,7 @@ impl FetchConnection {
         }
     }
 
-    /// Releases the connection after the head of a response whose body is not wanted, and with `further` requests in
+    /// Releases the connection after the head of a response with an unwanted body, and with `further` requests in
     /// flight behind it. Closes the connection if their bodies cannot be discarded.
     pub fn decline(mut self, head: &ResponseHead, further: usize, deadline: &NetDeadline<'_>) {
         let mut is_usable = self.discard(head, deadline);

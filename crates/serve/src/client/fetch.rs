@@ -271,7 +271,7 @@ impl FileFetch<'_> {
         }
     }
 
-    /// Prepares another request after a response whose body is useless.
+    /// Prepares another request after a response with a useless body.
     fn ask_differently(&mut self, outcome: &RangeOutcome) -> Result<(), FetchError> {
         match outcome {
             RangeOutcome::Unconditional => self.is_conditional = false,

@@ -84,6 +84,8 @@ impl RunningServer {
         let (wakes, workers) = (Vec::new(), Vec::new());
         let mut server =
             Self { addresses, names, stage, wakes, workers, log, site: Arc::clone(&site) };
+        // Dropped before `server`, which waits for the log thread, and that waits for the end of all senders.
+        let log_queue = log_queue.into_iter().next();
         let helpers = Arc::new(HelperPool::default());
         let memory = options.memory / 8 * 3 / threads as u64;
         let unsent = Unsent::find();

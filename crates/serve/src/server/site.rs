@@ -77,7 +77,7 @@ impl ServedSite {
         }
     }
 
-    /// Returns `true` if the server has so many connections that each one should open few files.
+    /// Returns `true` if connections should open few files, because there are many of them.
     pub fn is_crowded(&self) -> bool {
         self.accounts.connections.load(Ordering::Relaxed) > self.most / CROWD
     }

@@ -155,7 +155,7 @@ impl TreeWalk {
         }
     }
 
-    /// Returns `true` if the server has so many connections that each one should open few files.
+    /// Returns `true` if connections should open few files, because there are many of them.
     pub fn is_crowded(&self) -> bool {
         self.site.is_crowded()
     }

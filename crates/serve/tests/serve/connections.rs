@@ -106,7 +106,7 @@ fn a_server_that_allows_one_connection_is_fetched_from_by_one() {
             }
             busy.fetch_sub(1, Ordering::SeqCst);
         });
-        get(&server, &path, &FetchOptions { retries: 1, ..by(4) }).unwrap();
+        get(&server, &path, &FetchOptions { retries: 5, ..by(4) }).unwrap();
         is_whole(&path, &bytes);
     }
 }

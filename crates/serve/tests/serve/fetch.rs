@@ -27,7 +27,7 @@ use thalweg_tree::{Hash, hashing::hash_file};
 
 use crate::support::fetch::{QuietWatcher, options};
 use crate::support::liar::{LyingServer, await_hang_up, full, honest, partial, send};
-use thalweg_testing::{names, noise};
+use thalweg_testing::{ReservedPort, names, noise};
 
 pub const LEN: usize = 1_000_000;
 
@@ -70,7 +70,8 @@ fn a_file_is_asked_for_once_and_is_whole() {
 #[test]
 fn a_server_that_refuses_connections_after_it_has_answered_is_asked_again() {
     let place = tempfile::tempdir().unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = ReservedPort::new();
+    let listener = TcpListener::bind(("127.0.0.1", port.number)).unwrap();
     let url = format!("http://{}/x", listener.local_addr().unwrap());
     let server = thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();

@@ -85,11 +85,7 @@ pub(crate) fn copy_among(
     };
     let shared = CopyShared::new(run);
     let mut parents = options.keeps_paths().then(|| Parents::new(&shared, &directory));
-    let is_link = |name: &CStr| {
-        statat(&base.fd, name, AtFlags::SYMLINK_NOFOLLOW)
-            .is_ok_and(|stat| kind(&stat) == FileType::Symlink)
-    };
-    for wave in waves(found.accepted, is_link) {
+    for wave in waves(found.accepted, |name| is_link(&base, name)) {
         let threads = threads(options, wave.len(), found.has_trees).min(enough);
         let below = wave.into_iter().filter_map(|named| match &mut parents {
             Some(parents) => parents.enter(&named),
@@ -112,6 +108,11 @@ pub(crate) fn copy_among(
     report.seconds = began.elapsed().as_secs_f64();
     report.cpu_seconds = Usage::now_process().since(&cpu).cpu().as_secs_f64();
     Ok(report)
+}
+
+fn is_link(base: &Base, name: &CStr) -> bool {
+    let stat = statat(&base.fd, name, AtFlags::SYMLINK_NOFOLLOW);
+    stat.is_ok_and(|stat| kind(&stat) == FileType::Symlink)
 }
 
 /// Returns a source that is copied directly into the base directory.

@@ -339,7 +339,12 @@ fn final_destination(destination: &Path, has_entries: bool) -> Result<PathBuf, E
         let why = "not a directory; several sources, or a file, need an existing directory";
         return Err(Error::Usage(format!("'{}': {why}", shown(destination))));
     }
-    let is_link = std::fs::symlink_metadata(destination).is_ok_and(|meta| meta.is_symlink());
+    let meta = std::fs::symlink_metadata(destination);
+    if !has_entries && meta.as_ref().is_ok_and(|meta| !meta.is_dir() && !meta.is_symlink()) {
+        let reason = Refusal::OverNonDirectory;
+        return Err(Error::Refused { path: destination.to_owned(), reason });
+    }
+    let is_link = meta.is_ok_and(|meta| meta.is_symlink());
     if is_link && let Ok(real) = std::fs::canonicalize(destination) {
         let opened = open_directory(destination, OFlags::PATH);
         opened.map_err(at_path(destination, "openat"))?;

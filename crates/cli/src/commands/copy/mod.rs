@@ -186,7 +186,6 @@ impl<'r> CopyCommand<'r> {
         if report.files == 1 {
             saved.learn(&report.looks);
         }
-        keep(self.report(&report, tuned.as_ref()));
         let exit = self.exit(&report);
         let exit = match &args.manifest {
             Some(path) if matches!(exit, Ok(Exit::Done)) => self.list(path, &report),
@@ -199,6 +198,7 @@ impl<'r> CopyCommand<'r> {
             }
             None => exit,
         };
+        keep(self.report(&report, tuned.as_ref(), exit.as_ref().err()));
         // A declined `-i` makes the command fail, as in cp since coreutils 9.2.
         exit.map(|exit| match exit {
             Exit::Done if watcher.has_declined() => Exit::Failed,
@@ -271,11 +271,14 @@ impl<'r> CopyCommand<'r> {
         &self,
         report: &TreeReport,
         tuned: Option<&CopyTuning>,
+        failure: Option<&CommandFailure>,
     ) -> Result<(), CommandFailure> {
         let args = self.args;
         if args.shown.json {
             let tuned = tuned.map(|tuned| &tuned.result);
-            let answer = summary::answer(report, tuned, args.verify);
+            let mut answer = summary::answer(report, tuned, args.verify);
+            let message = failure.map(|failure| failure.message.clone());
+            answer.error = answer.error.or(message.filter(|message| !message.is_empty()));
             return print(&(JsonAnswer::line(&answer) + "\n"));
         }
         if args.shown.quiet {

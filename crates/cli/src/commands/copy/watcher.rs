@@ -18,10 +18,11 @@ use thalweg_tree::{Event, Events, Progress, Skip};
 
 use super::args::CopyArgs;
 use crate::{
-    exit::advice,
+    exit::{INPUT, advice},
     interrupt,
     output::text::{complain, hint, note, print_line},
     progress::{Counting, ProgressMeter},
+    stdio::expect_open,
 };
 
 /// Number of bytes that are kept of a user's answer. The rest of the line is read and discarded.
@@ -236,6 +237,10 @@ impl Events for CopyWatcher<'_> {
     fn ask(&self, path: &Path) -> bool {
         let may_replace = self.with_meter(|meter| {
             meter.suspend(|| {
+                if let Err(failure) = expect_open(0, INPUT) {
+                    complain(&format!("'{}': not overwritten: {}", shown(path), failure.message));
+                    return false;
+                }
                 let mut stderr = std::io::stderr().lock();
                 let _ = write!(stderr, "thalweg: overwrite '{}'? ", shown(path));
                 let _ = stderr.flush();

@@ -16,7 +16,7 @@ use thalweg_tree::{
 
 use super::Subcommand;
 use crate::{
-    exit::{CommandFailure, Exit},
+    exit::{CommandFailure, Exit, INPUT},
     interrupt,
     output::{
         answer::SCHEMA,
@@ -24,6 +24,7 @@ use crate::{
         summary_words::{count, time_and_rate},
         text::{keep, note, print},
     },
+    stdio::expect_open,
 };
 
 mod args;
@@ -73,6 +74,7 @@ fn against_manifest(args: &VerifyArgs, path: &Path) -> Result<Exit, CommandFailu
     let second = TreeAttributes::beside(path);
     let attributes = args.attributes.then(|| read_attributes(&second)).transpose()?;
     let text = if is_input {
+        expect_open(0, INPUT)?;
         let mut text = Vec::new();
         std::io::stdin().lock().read_to_end(&mut text).map(|_| text)
     } else {
@@ -89,6 +91,10 @@ fn against_manifest(args: &VerifyArgs, path: &Path) -> Result<Exit, CommandFailu
     };
     let findings = Findings::of(args.shown, std::slice::from_ref(destination));
     let manifest = Manifest::parse(&text);
+    if args.ignore_extra && manifest.lines.is_empty() && manifest.malformed.is_empty() {
+        let message = format!("'{name}': the manifest is empty, so nothing was compared");
+        return Err(CommandFailure::new(Exit::Failed, message));
+    }
     let found = check(&manifest, destination, &options, &findings);
     findings.finish(found.as_ref().map_or(0, |found| found.bytes));
     let mut found = found.map_err(|error| not_started(&error))?;

@@ -20,6 +20,11 @@ pub struct MountedDisk {
     device: Option<LoopDevice>,
 }
 
+/// Waits for a lock. Two processes that search for a free device at the same time may find the same one.
+pub fn one_search() -> std::fs::File {
+    thalweg_testing::lock("losetup")
+}
+
 impl LoopDevice {
     /// Attaches any free device to a file. Reads and writes bypass the page cache of the file, if the file supports
     /// this.
@@ -29,6 +34,7 @@ impl LoopDevice {
 
     /// Attaches the device with this number if it is free, otherwise any free device.
     pub fn attach_at(file: &Path, number: Option<u64>) -> Self {
+        let _one = one_search();
         if let Some(number) = number {
             let path = PathBuf::from(format!("/dev/loop{number}"));
             let ran = run(Command::new("losetup").args([&path, file]));
@@ -65,12 +71,16 @@ impl LoopDevice {
         let name = self.0.file_name().unwrap_or_default();
         let backing = Path::new("/sys/block").join(name).join("loop/backing_file");
         let began = Instant::now();
+        // Another process may attach the device to another file at once.
+        let attached = || std::fs::read(&backing).ok();
+        let former = attached();
         // A mount namespace of another test may hold the mount for a moment: the kernel then detaches later.
         let _ = Command::new("losetup").arg("-d").arg(&self.0).output();
-        while backing.exists() && began.elapsed() < GUARD {
+        let is_attached = || former.is_some() && attached() == former;
+        while is_attached() && began.elapsed() < GUARD {
             thread::sleep(Duration::from_millis(2));
         }
-        !backing.exists()
+        !is_attached()
     }
 }
 
@@ -91,6 +101,7 @@ impl MountedDisk {
 
     /// Mounts an image with a loop device that the kernel detaches at the unmount.
     pub fn of_image(image: &Path, folder: &Path, options: &str) -> Result<Self, String> {
+        let _one = one_search();
         mount(image, folder, &format!("loop,{options}"))?;
         Ok(Self { folder: folder.to_owned(), device: None })
     }

@@ -9,6 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use thalweg_testing::ReservedPort;
+
 use super::run::{GUARD, thalweg};
 
 /// A server process. Dropping this ends it.
@@ -16,6 +18,8 @@ pub struct Served {
     child: Child,
     folder: PathBuf,
     words: Vec<String>,
+    /// Keeps other processes from the port after a kill. `None` if the caller has chosen the port.
+    _port: Option<ReservedPort>,
     /// URL of the directory, with a slash at its end.
     pub url: String,
 }
@@ -29,14 +33,16 @@ impl Served {
     /// Starts a server at a free port with these options.
     pub fn with(folder: &Path, words: &[&str]) -> Self {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        let (child, url) = start(folder, "127.0.0.1:0", &words).expect("no server at a free port");
-        Self { child, folder: folder.to_owned(), words, url }
+        let port = ReservedPort::new();
+        let (child, url) = start(folder, &format!("127.0.0.1:{}", port.number), &words)
+            .expect("no server at a free port");
+        Self { child, folder: folder.to_owned(), words, _port: Some(port), url }
     }
 
     /// Starts a server at this port, or returns `None` if the port is in use.
     pub fn at_port(folder: &Path, port: &str) -> Option<Self> {
         let (child, url) = start(folder, &format!("127.0.0.1:{port}"), &[])?;
-        Some(Self { child, folder: folder.to_owned(), words: vec![], url })
+        Some(Self { child, folder: folder.to_owned(), words: vec![], _port: None, url })
     }
 
     pub fn port(&self) -> &str {

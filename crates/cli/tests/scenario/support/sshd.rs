@@ -3,7 +3,6 @@
 
 use std::{
     fs,
-    net::TcpListener,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -12,7 +11,7 @@ use std::{
 };
 
 use super::{run::GUARD, skip::skip};
-use thalweg_testing::script;
+use thalweg_testing::{ReservedPort, script};
 
 /// A connection to another machine.
 pub struct OtherMachine {
@@ -20,7 +19,7 @@ pub struct OtherMachine {
     pub rsh: PathBuf,
     /// The host, as it precedes the colon of a name.
     pub host: &'static str,
-    server: Option<Child>,
+    server: Option<(Child, ReservedPort)>,
 }
 
 impl OtherMachine {
@@ -63,8 +62,8 @@ impl OtherMachine {
             assert!(keygen.status().unwrap().success());
         }
         let at = |name: &str| folder.join(name).display().to_string();
-        // Another process may take the port; then sshd ends, and the test fails visibly.
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let held = ReservedPort::new();
+        let port = held.number;
         // The default key exchange takes most of the time of a login. With this HOME, the shell of the user reads no
         // startup files, which may take long and print something.
         let config = format!(
@@ -91,7 +90,7 @@ impl OtherMachine {
             at("user")
         );
         script(&rsh, &text);
-        let mut machine = Self { rsh, host: "127.0.0.1", server: Some(server) };
+        let mut machine = Self { rsh, host: "127.0.0.1", server: Some((server, held)) };
         match machine.answers(&folder.join("log")) {
             Ok(()) => Some(machine),
             Err(why) => {
@@ -109,7 +108,7 @@ impl OtherMachine {
             if login.status.success() {
                 return Ok(());
             }
-            let server = self.server.as_mut().expect("a server was started");
+            let (server, _) = self.server.as_mut().expect("a server was started");
             if server.try_wait().unwrap().is_some() || began.elapsed() > GUARD / 4 {
                 let said = String::from_utf8_lossy(&login.stderr).into_owned();
                 return Err(said + &fs::read_to_string(log).unwrap_or_default());
@@ -157,7 +156,7 @@ impl OtherMachine {
 
 impl Drop for OtherMachine {
     fn drop(&mut self) {
-        if let Some(server) = &mut self.server {
+        if let Some((server, _)) = &mut self.server {
             drop(server.kill());
             drop(server.wait());
         }

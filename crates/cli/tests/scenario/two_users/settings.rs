@@ -19,8 +19,8 @@ use crate::support::{Ran, skip::is_root};
 
 /// Start of a line that uses the profile in HOME.
 const AT_HOME: &str = "unset THALWEG_PROFILE XDG_STATE_HOME XDG_CACHE_HOME; export HOME=$D/home;";
-/// Measures the pair that takes least time.
-const TUNE: &str = "$T tune --assume-idle --quick --budget 1s --pair memory:repeated";
+/// Measures the pair that takes least time. The budget follows.
+const TUNE: &str = "$T tune --assume-idle --quick --pair memory:repeated --budget";
 const STUDY: &str =
     "$T study 900 --quick --sessions=3 --rounds=3 --sample=1ms --pause=0s --at $OWN";
 
@@ -38,6 +38,14 @@ fn home(arena: &Arena) -> PathBuf {
         fs::create_dir_all(home.join(".cache")).unwrap();
     });
     home
+}
+
+/// Runs a quick measurement after these shell settings. Repeats it with larger budgets, which a busy machine may need.
+#[track_caller]
+fn expect_tuned(arena: &Arena, settings: &str) {
+    let tune = |budget| arena.run(&format!("{settings} {TUNE} {budget}"));
+    let tuned = ["1s", "8s"].into_iter().map(tune).find(|ran| ran.status.success());
+    tuned.unwrap_or_else(|| tune("64s")).expect(0);
 }
 
 fn profile(arena: &Arena) -> PathBuf {
@@ -74,7 +82,7 @@ fn a_profile_of_another_user_is_reported_once_and_not_used() {
     let arena = Arena::new();
     home(&arena);
     // Uses a valid profile of root's, so that only its owner and mode can be reasons to reject it.
-    arena.run(&format!("THALWEG_PROFILE=$OWN/profile.json {TUNE}")).expect(0);
+    expect_tuned(&arena, "THALWEG_PROFILE=$OWN/profile.json");
     let text = fs::read_to_string(arena.own("profile.json")).unwrap();
     assert_eq!(fs::metadata(arena.own("profile.json")).unwrap().mode() & 0o7777, 0o644);
     let plan = format!("{AT_HOME} $T plan $OWN/secret $D/out --json");
@@ -116,7 +124,7 @@ fn tune_writes_nothing_into_the_home_of_another_user() {
     }
     let arena = Arena::new();
     let home = home(&arena);
-    let tune = format!("{AT_HOME} {TUNE}");
+    let tune = format!("{AT_HOME} {TUNE} 1s");
     let refused = || {
         let before = outside(&arena);
         let ran = arena.run(&tune).expect(1);
@@ -142,7 +150,7 @@ fn tune_writes_nothing_into_the_home_of_another_user() {
     // The directory does not exist yet.
     as_attacker(|| fs::remove_dir_all(home.join(".local")).unwrap());
     refused();
-    arena.run(&format!("{AT_HOME} export XDG_STATE_HOME=$OWN/state; {TUNE}")).expect(0);
+    expect_tuned(&arena, &format!("{AT_HOME} export XDG_STATE_HOME=$OWN/state;"));
     assert!(arena.own("state/thalweg/profile.json").exists());
 }
 
@@ -173,8 +181,7 @@ fn a_lock_of_another_user_beside_the_profile_is_not_waited_for() {
         let (lock, canary) = (arena.d().join(".profile.json.lock"), arena.canary());
         let held = as_attacker(|| lay(&lock, &canary));
         let before = outside(&arena);
-        let ran = arena.run(&format!("THALWEG_PROFILE=$D/profile.json {TUNE}"));
-        assert_eq!(ran.status.code(), Some(0), "{what}: {}", ran.said());
+        expect_tuned(&arena, "THALWEG_PROFILE=$D/profile.json");
         let meta = fs::metadata(arena.d().join("profile.json")).unwrap();
         assert_eq!((meta.uid(), meta.mode() & 0o7777), (0, 0o644), "{what}");
         assert_eq!(outside(&arena), before, "{what}");

@@ -38,8 +38,8 @@ use thalweg_testing::script;
 /// Makes an entry at the path of the socket. The second path is the directory `canary`.
 type LaySocket = fn(&Path, &Path);
 
-const RECEIVE: &str = "$T send --to $D/sock --wait 15s $OWN/public & \
-    $T receive --from $D/sock --wait 15s $OWN/received; s=$?; kill $! 2>/dev/null; wait; exit $s";
+const RECEIVE: &str = "$T send --to $D/sock --wait 100s $OWN/public & \
+    $T receive --from $D/sock --wait 100s $OWN/received; s=$?; kill $! 2>/dev/null; wait; exit $s";
 
 #[test]
 fn a_lock_of_another_user_on_the_directory_does_not_keep_receive_from_listening() {
@@ -83,7 +83,7 @@ fn receive_leaves_whatever_another_user_has_put_at_the_name_of_its_socket() {
         let (name, canary) = (arena.d().join("sock"), arena.canary());
         as_attacker(|| lay(&name, &canary));
         let (before, inode) = (outside(&arena), fs::symlink_metadata(&name).unwrap().ino());
-        let ran = arena.run("$T receive --from $D/sock --wait 15s $OWN/received");
+        let ran = arena.run("$T receive --from $D/sock --wait 100s $OWN/received");
         assert_eq!(ran.status.code(), Some(4), "{what}: {}", ran.said());
         assert!(ran.stderr.contains("belongs to user 54321"), "{what}: {}", ran.stderr);
         assert_eq!(fs::symlink_metadata(&name).unwrap().ino(), inode, "{what}");
@@ -99,7 +99,7 @@ fn another_user_cannot_connect_to_the_socket_of_receive() {
         return;
     }
     let arena = Arena::new();
-    let mut receiving = arena.start("exec $T receive --from $D/sock --wait 15s $OWN/received");
+    let mut receiving = arena.start("exec $T receive --from $D/sock --wait 100s $OWN/received");
     let name = arena.d().join("sock");
     while !name.exists() {
         assert!(!receiving.has_ended(), "ended before it listened");
@@ -138,6 +138,8 @@ fn another_user_neither_joins_a_copy_nor_takes_its_further_connections() {
         assert!(!running.has_ended(), "no further connection: {logged}");
         thread::sleep(Duration::from_millis(1));
     };
+    // The copy cannot end before the attacker has connected.
+    running.signal(Signal::STOP);
     let address =
         |key: &str| SocketAddr::from_abstract_name(format!("thalweg-fetch-{key}")).unwrap();
     as_attacker(|| {
@@ -147,6 +149,7 @@ fn another_user_neither_joins_a_copy_nor_takes_its_further_connections() {
         socket.set_read_timeout(Some(GUARD)).unwrap();
         assert!(!matches!(socket.read(&mut [0]), Ok(1..)), "an answer");
     });
+    running.signal(Signal::CONT);
     running.finish().expect(0);
     assert!(record(&dst) == record(&source));
 

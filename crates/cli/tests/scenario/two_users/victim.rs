@@ -136,7 +136,7 @@ fn list(source: &Path, name: &Path, found: &mut Vec<Planned>) {
 fn etag(url: &str) -> String {
     let (host, path) = url.trim_start_matches("http://").split_once('/').unwrap();
     let mut server = TcpStream::connect(host).unwrap();
-    server.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    server.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
     write!(server, "HEAD /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     server.read_to_string(&mut answer).unwrap();

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_core::Cancelled;
-use thalweg_core::cadence::GRACE;
+use thalweg_core::cadence::{GRACE, HANG};
 use thalweg_sys::{
     Errno,
     process::{self, Ended},
@@ -54,7 +54,7 @@ pub fn watch(child: &mut Child) -> Result<OwnedFd, String> {
     })
 }
 
-/// Sends SIGTERM and later SIGKILL, and returns how the child exited. Ends the child's descendants too, because they
+/// Sends SIGTERM and after [`HANG`] SIGKILL, and returns how the child exited. Ends the child's descendants too, because they
 /// would disturb later runs.
 pub fn end(child: &Child, process: &OwnedFd) -> Result<Ended, String> {
     let rest = started::by(child);
@@ -69,8 +69,8 @@ fn end_alone(child: &Child, process: &OwnedFd) -> Result<Ended, String> {
     for signal in [Signal::TERM, Signal::KILL] {
         // The process may have exited in the meantime.
         let _ = process::signal(process, signal);
-        while began.elapsed() < GRACE || signal == Signal::KILL {
-            let left = (signal == Signal::TERM).then(|| GRACE.saturating_sub(began.elapsed()));
+        while began.elapsed() < HANG || signal == Signal::KILL {
+            let left = (signal == Signal::TERM).then(|| HANG.saturating_sub(began.elapsed()));
             match process::ended_within(process, left) {
                 Ok(true) => return reaped(child),
                 Ok(false) => break,

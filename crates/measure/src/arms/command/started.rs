@@ -67,16 +67,16 @@ mod tests {
     #[test]
     fn grandchildren_are_found_and_ended() {
         let mut command = Command::new("sh");
-        command.args(["-c", "sh -c 'sleep 60 & echo up; wait' & wait"]);
+        command.args(["-c", "sh -c 'sleep 600 & echo up; wait' & wait"]);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut said = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
         let started = by(&child);
         assert_eq!((said.as_str(), started.len()), ("up\n", 2));
         let ends: Vec<OwnedFd> = started.iter().map(|fd| fd.try_clone().unwrap()).collect();
-        end(started, Duration::from_secs(10));
+        end(started, Duration::from_secs(60));
         for process in &ends {
-            assert_eq!(process::ended_within(process, Some(Duration::from_secs(10))), Ok(true));
+            assert_eq!(process::ended_within(process, Some(Duration::from_secs(60))), Ok(true));
         }
         assert!(child.wait().is_ok());
         assert!(watched(child.id(), 1).is_none());

@@ -2,14 +2,22 @@
 
 use std::{fs::File, time::Duration};
 
+use thalweg_serve::server::{ServeOptions, Timeouts};
+
 use super::support::{TestSite, noise, settle};
 
 const WISH: &str = "Want-Repr-Digest: sha-256=10\r\n";
 
+/// Sends hashes, even if they take long on a busy machine.
+fn hashing(options: &mut ServeOptions) {
+    options.hash = true;
+    options.timeouts = Timeouts::NONE;
+}
+
 #[test]
 fn the_hash_is_of_the_whole_file_and_of_the_version_that_is_sent() {
     let place = TestSite::with(|options| {
-        options.hash = true;
+        hashing(options);
         options.precompressed = true;
     });
     place.file("empty", "");
@@ -38,7 +46,7 @@ fn the_hash_is_of_the_whole_file_and_of_the_version_that_is_sent() {
 
 #[test]
 fn digits_are_those_of_the_usual_tools() {
-    let place = TestSite::with(|options| options.hash = true);
+    let place = TestSite::with(hashing);
     place.file("abc", "abc");
     for (hash, digits) in [
         ("sha-256", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\n"),
@@ -100,7 +108,7 @@ fn an_answer_goes_out_without_a_hash_that_takes_too_long() {
 
 #[test]
 fn many_clients_get_the_hash_of_one_file() {
-    let place = TestSite::with(|options| options.hash = true);
+    let place = TestSite::with(hashing);
     let large = noise(8 << 20);
     place.file("large", &large);
     settle();

@@ -100,16 +100,20 @@ fn a_running_answer_is_never_closed_for_a_new_client() {
 
 #[test]
 fn empty_lines_keep_no_connection_alive() {
-    let place = TestSite::with(|options| {
-        options.timeouts.head = Duration::from_secs(1);
-        options.timeouts.idle = NEVER;
-    });
+    let site = |head| {
+        TestSite::with(|options| {
+            options.timeouts.head = head;
+            options.timeouts.idle = NEVER;
+        })
+    };
+    let place = site(NEVER);
     place.file("file", "text");
     let mut client = place.connect();
     assert_eq!(client.ask(&format!("\r\n\r\n{REQUEST}")).text(), "text");
     // One client sends many empty lines. The other sends a single one and nothing after it.
     client.send("\r\n".repeat(1000));
     assert_eq!(client.answer(false).status, 400);
+    let place = site(Duration::from_secs(1));
     let mut slow = place.connect();
     slow.send("\r\n");
     assert_eq!(slow.answer(false).status, 408);

@@ -92,7 +92,7 @@ fn the_bytes_behind_a_range_survive_parking() {
     // More bytes than the socket buffers hold. So the server stops at many places, also between two ranges.
     for _ in 0..300 {
         let ranges = listed.join(",");
-        client.send(&format!("GET /file HTTP/1.1\r\nHost: a\r\nRange: bytes={ranges}\r\n\r\n"));
+        client.send(format!("GET /file HTTP/1.1\r\nHost: a\r\nRange: bytes={ranges}\r\n\r\n"));
     }
     for _ in 0..300 {
         let answer = client.answer(false);

@@ -14,12 +14,14 @@ import java.nio.file.Path;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.api.parallel.Isolated;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
 import dev.thalweg.SharedMemory.Kind;
 
-/** Memory that was not closed. */
+/** Memory that was not closed. No other test runs at the same time, because it could reuse the number of a descriptor. */
+@Isolated
 class LostMemoryTest {
     @TempDir
     Path folder;

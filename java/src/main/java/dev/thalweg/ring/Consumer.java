@@ -250,7 +250,7 @@ public final class Consumer implements AutoCloseable {
         }
     }
 
-    /** Closes the channel and releases all resources. Further calls have no effect. */
+    /** Closes the channel and releases all resources. Further calls have no effect. Ends a wait of another thread. */
     @Override
     public void close() {
         end.close();

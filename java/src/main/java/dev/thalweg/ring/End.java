@@ -74,7 +74,10 @@ final class End implements Runnable {
     /** True while a thread is inside a call of this end. */
     private final AtomicBoolean used = new AtomicBoolean();
 
+    /** True after {@link #close()} was called. No call that begins later changes the ring. */
     private volatile boolean closing;
+    /** True after the peer was informed. */
+    private boolean saidGoodbye;
     private boolean closed;
 
     End(Memory own, Memory peer, Link link, Wait wait) {
@@ -173,20 +176,20 @@ final class End implements Runnable {
     Gone gone(boolean thorough) {
         if (gone == null) {
             int word = (int) Page.INT.getAcquire(peer.bytes, Page.ALIVE);
-            if (saidGoodbye()) {
+            if (peerSaidGoodbye()) {
                 gone = Gone.CLOSED;
             } else if ((word & Futex.OWNER_DIED) != 0) {
                 link.awaitEnd(Deadline.in(LAST_BREATH));
                 gone = Gone.DIED;
             } else if (thorough && !link.peerIsAlive()) {
                 // The peer marks its end as closed before it closes the link.
-                gone = saidGoodbye() ? Gone.CLOSED : Gone.DIED;
+                gone = peerSaidGoodbye() ? Gone.CLOSED : Gone.DIED;
             }
         }
         return gone;
     }
 
-    private boolean saidGoodbye() {
+    private boolean peerSaidGoodbye() {
         return (int) Page.INT.getAcquire(peer.bytes, Page.CLOSED) != 0;
     }
 
@@ -310,20 +313,48 @@ final class End implements Runnable {
         close();
     }
 
-    /** Closes the channel, ends a wait of this side, and releases all resources. Any thread may call this. */
-    synchronized void close() {
+    /**
+     * Closes the channel, ends a wait of this side, and releases all resources. Any thread may call this. If another
+     * thread is inside a call, first waits until it has left, so that the peer receives what that call publishes.
+     */
+    void close() {
+        closing = true;
+        // Every call sets `used` and then checks `closing`. So after `used` was false here once, no call publishes.
+        boolean interrupted = false;
+        while (endsCall()) {
+            interrupted |= Link.pause(1);
+        }
+        if (interrupted) {
+            Thread.currentThread().interrupt();
+        }
+        sayGoodbye();
+    }
+
+    /**
+     * Returns true if a thread is inside a call, and ends its wait. Other calls end by themselves. Does not keep the
+     * monitor until the thread has left, because that thread may need it.
+     */
+    private synchronized boolean endsCall() {
+        if (closed || !used.get()) {
+            return false;
+        }
+        Page.INT.setRelease(stop, 0L, (int) Page.INT.getAcquire(stop, 0L) + 1);
+        Futex.wake(stop);
+        link.stopReceiving();
+        return true;
+    }
+
+    private synchronized void sayGoodbye() {
         if (closed) {
             return;
         }
-        if (!closing) {
-            closing = true;
-            // Pairs with saidGoodbye(): everything published is visible before CLOSED.
+        if (!saidGoodbye) {
+            saidGoodbye = true;
+            // Pairs with peerSaidGoodbye(): everything published is visible before CLOSED.
             Page.INT.setRelease(own.bytes, Page.CLOSED, 1);
             VarHandle.fullFence();
             rouse(waiting(), true);
             own.retire();
-            Page.INT.setRelease(stop, 0L, (int) Page.INT.getAcquire(stop, 0L) + 1);
-            Futex.wake(stop);
             link.shutDown();
         }
         link.close();

@@ -22,6 +22,8 @@ record Geometry(int header, long capacity, boolean checksums, long epoch, int pr
     /** Frames begin at multiples of this number. */
     static final int ALIGN = 64;
     static final long MOST_CAPACITY = 1 << 30;
+    /** The largest page size of the supported processors, because a header has one page. */
+    static final int MOST_HEADER = 1 << 16;
     /** Size of the used fixed fields in bytes. */
     static final int LENGTH = 44;
 
@@ -97,9 +99,9 @@ record Geometry(int header, long capacity, boolean checksums, long epoch, int pr
     }
 
     private void check() throws RingException.Corrupt {
-        if (header < PAGE || header < Page.LENGTH || Integer.bitCount(header) != 1) {
+        if (header < PAGE || header < Page.LENGTH || header > MOST_HEADER || Integer.bitCount(header) != 1) {
             throw new RingException.Corrupt("header_len " + Integer.toUnsignedString(header)
-                    + " is not a power of two and multiple of " + PAGE);
+                    + " is not a power of two between " + PAGE + " and " + MOST_HEADER);
         }
         if (capacity < PAGE || capacity > MOST_CAPACITY || Long.bitCount(capacity) != 1) {
             throw new RingException.Corrupt("capacity " + Long.toUnsignedString(capacity)

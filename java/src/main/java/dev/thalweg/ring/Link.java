@@ -23,6 +23,7 @@ final class Link {
     private static final int SO_PEERCRED = 17;
     private static final int SO_PEERPIDFD = 77;
     private static final int SEQPACKET = 5;
+    private static final int SHUT_RD = 0;
     private static final int SHUT_RDWR = 2;
     private static final int EPIPE = 32;
     private static final int ENOPROTOOPT = 92;
@@ -218,6 +219,14 @@ final class Link {
     /** Waits for the peer's end. */
     void awaitEnd(Deadline deadline) {
         poll(socket, (short) 0, pidfd, deadline);
+    }
+
+    /**
+     * Ends every wait of this side for a message, now and later. The peer does not see an end of the link, and this side
+     * can still send.
+     */
+    void stopReceiving() {
+        Libc.SHUTDOWN.attempt(socket, SHUT_RD);
     }
 
     /** Shuts the link down, which ends every wait on it, here and in the peer. */

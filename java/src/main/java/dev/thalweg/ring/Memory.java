@@ -35,6 +35,11 @@ final class Memory {
     private static final long TMPFS_MAGIC = 0x0102_1994;
     /** Size of struct statfs, which begins with the file system type. */
     private static final int STATFS = 120;
+    /** Size of struct stat, and the offset of st_blocks. On aarch64 the struct is smaller, with the same offset. */
+    private static final int STAT = 144;
+    private static final int STAT_BLOCKS = 64;
+    /** Unit of st_blocks, whatever st_blksize is (stat(2)). */
+    private static final int BLOCK = 512;
 
     /** Page, data, and the data again. */
     final MemorySegment bytes;
@@ -91,6 +96,7 @@ final class Memory {
             if (size != told) {
                 throw new RingException.Corrupt("the peer's memory has " + size + " bytes, but " + told + " were announced");
             }
+            checkAllocated(fd, size);
             return map(fd, role, geometry, PROT_READ, arena);
         } finally {
             Libc.CLOSE.attempt(fd);
@@ -131,6 +137,26 @@ final class Memory {
             if (!(fixed && alone && ordinary)) {
                 throw new RingException.NotPermitted("the peer's memory is refused (fixed size: " + fixed
                         + ", only the peer can write: " + alone + ", ordinary pages: " + ordinary + ")");
+            }
+        }
+    }
+
+    /**
+     * Checks that every page is allocated, in memory or in swap. The kernel charges a missing page to the process that
+     * touches it first, and sends SIGBUS if it has no memory for the page. The seals against writing prevent that the
+     * peer frees pages later.
+     */
+    private static void checkAllocated(int fd, long size) throws IOException {
+        try (Arena scratch = Arena.ofConfined()) {
+            MemorySegment known = scratch.allocate(STAT, 8);
+            long failed = Libc.SYSCALL.attempt(Numbers.FSTAT, (long) fd, known.address());
+            if (failed < 0) {
+                throw Libc.failure("fstat", "the peer's memory", (int) -failed);
+            }
+            long allocated = known.get(JAVA_LONG, STAT_BLOCKS) * BLOCK;
+            if (allocated < size) {
+                throw new RingException.Corrupt(
+                        "only " + allocated + " of the " + size + " bytes of the peer's memory are allocated");
             }
         }
     }

@@ -2,6 +2,8 @@ package dev.thalweg.ring;
 
 /** Numbers of system calls without a function in the C library (asm/unistd.h). */
 final class Numbers {
+    /** The C library has no function {@code fstat} before glibc 2.33. */
+    static final long FSTAT = of(5, 80);
     static final long FUTEX = of(202, 98);
     static final long SET_ROBUST_LIST = of(273, 99);
     static final long GETTID = of(186, 178);

@@ -278,7 +278,10 @@ public final class Producer implements AutoCloseable {
         }
     }
 
-    /** Closes the channel and releases all resources. Further calls have no effect. */
+    /**
+     * Closes the channel and releases all resources. Further calls have no effect. Ends a wait of another thread. If
+     * another thread is committing a message, the message is sent before the channel is closed.
+     */
     @Override
     public void close() {
         end.close();
@@ -505,7 +508,8 @@ public final class Producer implements AutoCloseable {
         }
         long count = 0;
         while (at < head) {
-            int length = (int) end.own.bytes.get(JAVA_LONG, end.own.at(at));
+            // A false tail may be inside a payload. A length is unsigned, so every step moves on by at least one frame.
+            long length = Integer.toUnsignedLong((int) end.own.bytes.get(JAVA_LONG, end.own.at(at)));
             at += Frame.occupied(length);
             count++;
         }

@@ -40,6 +40,8 @@ class AflTargetTest {
     /** Time limit in milliseconds for a run that does not hang, on the busiest machine. */
     private static final int GENEROUS = 60_000;
 
+    private static final String LIMIT = Integer.toString(GENEROUS);
+
     /** Output of afl-showmap for a run that hangs. */
     private static final String HUNG = "+++ Program timed off +++";
 
@@ -77,7 +79,7 @@ class AflTargetTest {
         var fuzzer = new Fuzzer(folder);
         cases(Map.of("1", bytes("a")));
         var target = fuzzer.java(Numbered.class, List.of("-Dnumbered.stillborn=" + Supervisor.SUPERVISOR));
-        var tool = List.of("afl-showmap", "-r", "-t", Integer.toString(GENEROUS), "-i", "in", "-o", "java");
+        var tool = List.of("afl-showmap", "-r", "-t", LIMIT, "-i", "in", "-o", "java");
         var ran = fuzzer.run(tool, target, Map.of());
         assertNotEquals(0, ran.status());
         assertTrue(ran.said().contains("the worker ended 3 times before its first run"), ran.said());
@@ -117,7 +119,7 @@ class AflTargetTest {
         boolean crash = exit < 0;
         cases(Map.of("1", bytes(input), "2", bytes("harmless")));
         var target = fuzzer.java(Maze.class, List.of());
-        var tool = List.of("afl-fuzz", "-V", "1", "-t", Integer.toString(GENEROUS), "-i", "in", "-o", "out");
+        var tool = List.of("afl-fuzz", "-V", "1", "-t", LIMIT, "-i", "in", "-o", "out");
         var fuzzed = fuzzer.run(tool, target, Map.of()).said();
         assertTrue(fuzzed.contains("orig:1"), fuzzed);
         assertEquals(crash, fuzzed.contains("results in a crash"), fuzzed);
@@ -173,7 +175,7 @@ class AflTargetTest {
         var target = fuzzer.java(Flawed.class, List.of(fuzzer.agent(Flawed.class.getName())));
         cases(Map.of("seed", bytes("(12 (3))")));
         var ran = fuzzer.run(
-                List.of("afl-fuzz", "-D", "-s", "1", "-V", "500", "-t", "10000", "-i", "in", "-o", "out"),
+                List.of("afl-fuzz", "-D", "-s", "1", "-V", "500", "-t", LIMIT, "-i", "in", "-o", "out"),
                 target,
                 Map.of("AFL_BENCH_UNTIL_CRASH", "1"));
         assertEquals(0, ran.status(), ran.said());
@@ -182,11 +184,11 @@ class AflTargetTest {
         assertTrue(inside(folder.resolve("out/default/queue"), "id:").size() > 1, ran.said());
         Files.copy(crashes.getFirst(), folder.resolve("crash"));
         var shrunk = fuzzer.run(
-                List.of("afl-tmin", "-t", "5000", "-i", "crash", "-o", "small"), target, Map.of());
+                List.of("afl-tmin", "-t", LIMIT, "-i", "crash", "-o", "small"), target, Map.of());
         assertEquals(0, shrunk.status(), shrunk.said());
         assertTrue(Files.readString(folder.resolve("small")).matches("(?s)\\(.*\\(.*\\(.*#"), Files.readString(folder.resolve("small")));
         var chosen = fuzzer.run(
-                List.of("afl-cmin", "-t", "5000", "-i", "out/default/queue", "-o", "fewer"), target, Map.of());
+                List.of("afl-cmin", "-t", LIMIT, "-i", "out/default/queue", "-o", "fewer"), target, Map.of());
         assertEquals(0, chosen.status(), chosen.said());
         assertFalse(inside(folder.resolve("fewer"), "").isEmpty(), chosen.said());
         nobodyIsLeft();
@@ -199,7 +201,7 @@ class AflTargetTest {
         cases(Map.of("seed", bytes("{\"a\": [1, 2.5e3, true, null]}")));
         var queue = folder.resolve("out/default/queue");
         var ran = fuzzer.runUntil(
-                List.of("afl-fuzz", "-s", "1", "-t", "10000", "-i", "in", "-o", "out"),
+                List.of("afl-fuzz", "-s", "1", "-t", LIMIT, "-i", "in", "-o", "out"),
                 target,
                 () -> Files.exists(queue) && inside(queue, "id:").size() > 3);
         assertEquals(0, ran.status(), ran.said());
@@ -212,7 +214,7 @@ class AflTargetTest {
     void nobodyIsLeftWhenTheFuzzerIsKilled() throws Exception {
         var fuzzer = new Fuzzer(folder);
         cases(Map.of("seed", bytes("x")));
-        var command = new ArrayList<>(List.of("afl-fuzz", "-t", "10000", "-i", "in", "-o", "out", "--"));
+        var command = new ArrayList<>(List.of("afl-fuzz", "-t", LIMIT, "-i", "in", "-o", "out", "--"));
         command.addAll(fuzzer.java(Maze.class, List.of()));
         Process process = fuzzer.start(command, Map.of());
         Path statistics = folder.resolve("out/default/fuzzer_stats");

@@ -1,6 +1,7 @@
 package dev.thalweg.ring;
 
 import static java.lang.foreign.ValueLayout.JAVA_BYTE;
+import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -20,6 +21,7 @@ import java.util.List;
 import java.util.Random;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -42,11 +44,19 @@ class HostileTest {
         return new Geometry(4096, DATA, false, EPOCH, 1);
     }
 
-    /** Returns a memory file with these contents, size and seals. */
+    /** Returns a memory file with these contents, size and seals. All its pages are allocated. */
     private static int file(byte[] page, long size, int seals) throws IOException {
+        return file(page, size, size, seals);
+    }
+
+    /** Returns a memory file of which only the first bytes, and the page with the contents, are allocated. */
+    private static int file(byte[] page, long size, long allocated, int seals) throws IOException {
         try (Arena scratch = Arena.ofConfined()) {
             int fd = (int) Libc.MEMFD_CREATE.on("liar", scratch.allocateFrom("liar"), 3);
             Libc.FTRUNCATE.on("liar", fd, size);
+            if (allocated > 0) {
+                Libc.FALLOCATE.on("liar", fd, 0, 0L, allocated);
+            }
             MemorySegment bytes = scratch.allocateFrom(JAVA_BYTE, page);
             Libc.PWRITE.on("liar", fd, bytes, bytes.byteSize(), 0L);
             if (seals != 0) {
@@ -60,6 +70,8 @@ class HostileTest {
     private static RingException offered(int fd) throws IOException {
         Link[] links = Link.pair();
         links[1].send(new Hello(Hello.Kind.OFFER, EPOCH).toBytes(), fd, Deadline.NOW);
+        // Completes the handshake of a consumer that accepts the file, so that a failed test ends at once.
+        links[1].send(new Hello(Hello.Kind.READY, EPOCH).toBytes(), -1, Deadline.NOW);
         if (fd >= 0) {
             Libc.CLOSE.attempt(fd);
         }
@@ -105,6 +117,26 @@ class HostileTest {
         var version = offered(file(page, whole, FOR_ONE_WRITER));
         assertTrue(version.getMessage().contains("version 2"), version.toString());
         assertTrue(offered(-1) instanceof RingException.Corrupt);
+    }
+
+    /** The kernel charges a missing page to the process that touches it first, which would be the consumer. */
+    @Test
+    void memoryThatTheConsumerWouldPayForIsRefused() throws IOException {
+        byte[] page = geometry().toBytes(Role.PRODUCER);
+        long whole = geometry().header() + DATA;
+        for (long allocated : new long[] {0, 4096, whole - 4096}) {
+            var corrupt = offered(file(page, whole, allocated, FOR_ONE_WRITER));
+            assertTrue(corrupt instanceof RingException.Corrupt, corrupt.toString());
+            assertTrue(corrupt.getMessage().contains("allocated"), corrupt.toString());
+        }
+        for (int header : new int[] {1 << 17, 1 << 28, 1 << 30}) {
+            var large = new Geometry(header, DATA, false, EPOCH, 1);
+            // Allocates all of the smallest file only, because the larger ones could be refused for lack of memory.
+            long allocated = header == 1 << 17 ? header + DATA : 0;
+            var corrupt = offered(file(large.toBytes(Role.PRODUCER), header + DATA, allocated, FOR_ONE_WRITER));
+            assertTrue(corrupt instanceof RingException.Corrupt, corrupt.toString());
+            assertTrue(corrupt.getMessage().contains("header_len"), corrupt.toString());
+        }
     }
 
     /** Connects with invalid messages before the valid peer. */
@@ -344,6 +376,30 @@ class HostileTest {
                 taken.liar.shutDown();
                 var patience = Duration.ofSeconds(60);
                 assertThrows(RingException.PeerDied.class, () -> taken.consumer.receive(patience));
+            }
+        }
+    }
+
+    /**
+     * The peer's tail is inside a frame when it closes. The producer counts the messages after the tail, and reads the
+     * payload as the lengths of frames.
+     */
+    @Test
+    void aTailInsideAFrameDoesNotKeepTheProducerBusy() throws Exception {
+        // As signed numbers, these lengths give frames of no size or of a negative size.
+        for (int length : new int[] {-32, -64, -95, -96, -4096, Integer.MIN_VALUE}) {
+            try (var ring = Pair.of(Options.USUAL.withCapacity(DATA))) {
+                try (var loan = ring.producer().loan(1024)) {
+                    for (long at = 0; at < 1024; at += Integer.BYTES) {
+                        loan.segment().set(JAVA_INT, at, length);
+                    }
+                    loan.commit();
+                }
+                ring.consuming().own.bytes.set(JAVA_LONG, Page.CURSOR, 2 * Geometry.ALIGN);
+                ring.consumer().close();
+                var sending = CompletableFuture.supplyAsync(
+                        () -> assertThrows(RingException.Closed.class, () -> ring.producer().send(new byte[1])));
+                assertEquals(0, sending.get(60, TimeUnit.SECONDS).delivered(), "length " + length);
             }
         }
     }

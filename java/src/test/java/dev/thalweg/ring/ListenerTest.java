@@ -16,8 +16,13 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.api.parallel.Isolated;
 
-/** Several listeners that find the socket file of a killed process at once. */
+/**
+ * Several listeners that find the socket file of a killed process at once. No other test runs at the same time, because a
+ * process that it starts could keep the closed listener alive for a moment.
+ */
+@Isolated
 class ListenerTest {
     private static final int RACERS = 4;
 
