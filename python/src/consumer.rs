@@ -320,10 +320,15 @@ impl PyConsumer {
     /// For event loops. Returns True if the caller should wait until `fileno()` is readable, and then call `try_receive`.
     /// Returns False if it can receive immediately.
     fn arm(&self, py: Python<'_>) -> PyResult<bool> {
-        self.inside.with(py, |inside| match &mut inside.state {
-            ConsumerStage::Open(source) => source.arm().map_err(raised(py)),
-            ConsumerStage::Linked(_) | ConsumerStage::Seeking(_, Some(_)) => Ok(true),
-            _ => Ok(false),
+        self.inside.with(py, |inside| {
+            if inside.long.is_whole() || inside.late.is_some() {
+                return Ok(false);
+            }
+            match &mut inside.state {
+                ConsumerStage::Open(source) => source.arm().map_err(raised(py)),
+                ConsumerStage::Linked(_) | ConsumerStage::Seeking(_, Some(_)) => Ok(true),
+                _ => Ok(false),
+            }
         })
     }
 

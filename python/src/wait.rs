@@ -2,6 +2,7 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use std::mem;
 use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 use thalweg_channel::{Address, Admit, Error, Link};
 use thalweg_core::cadence::{CANCEL_CHECK, RETRY_PAUSE};
 use thalweg_sys::Errno;
+use thalweg_sys::fork::ForkMark;
 
 use crate::error::raised;
 
@@ -51,6 +53,7 @@ pub fn patiently<T: Send>(
 /// repeated. The thread continues between calls, so callers with short timeouts can wait for it in several calls.
 pub struct PendingHandshake<T> {
     told: mpsc::Receiver<Result<T, Error>>,
+    mark: ForkMark,
     /// The link's socket, until the handshake ends.
     link: Option<UnixStream>,
 }
@@ -78,7 +81,7 @@ impl<T: Send + 'static> PendingHandshake<T> {
             let _ = tell.send(meet(link, until));
         });
         begun.map_err(|error| failed("clone", &error))?;
-        Ok(Self { told, link: socket })
+        Ok(Self { told, mark: ForkMark::here(), link: socket })
     }
 
     /// Returns the result, or Timeout if the handshake has not ended by `deadline`. The handshake continues after
@@ -104,6 +107,13 @@ impl<T: Send + 'static> PendingHandshake<T> {
 
 impl<T> Drop for PendingHandshake<T> {
     fn drop(&mut self) {
+        if !self.mark.is_here() {
+            // The handshake belongs to the parent, and a shutdown would end it there. Dropping the receiver could block,
+            // because the sending thread does not exist in the child.
+            let (_, replaced) = mpsc::channel();
+            mem::forget(mem::replace(&mut self.told, replaced));
+            return;
+        }
         if let Some(link) = &self.link {
             // Fails if the peer has gone, which needs no action.
             let _ = link.shutdown(Shutdown::Both);

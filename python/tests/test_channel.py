@@ -244,13 +244,14 @@ def test_an_event_loop_does_not_wait_for_a_message_that_is_already_here() -> Non
 def test_an_event_loop_does_not_wait_for_an_error_that_is_already_known() -> None:
     out, into = thalweg.pair()
     out.send(np.arange(3.0))
-    message = into.receive_bytes()
+    message = bytearray(into.receive_bytes())
+    # The type, after the fixed fields and one dimension. numpy rejects it after the message was removed.
+    message[40:41] = b"~"
     out.send(b"good")
-    # numpy does not know this type. It reports the error after the message was removed.
-    out.send_bytes(message.replace(b"<d", b"~~"))
+    out.send_bytes(message)
     assert len(into.receive_all()) == 1
     assert into.is_ready() and not into.arm()
-    with pytest.raises((thalweg.Corrupt, ValueError)):
+    with pytest.raises(thalweg.Corrupt):
         into.receive()
     assert into.arm()
 

@@ -4,7 +4,8 @@
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 /// Number of free rooms that are kept; others are returned to the system.
 const MOST: usize = 4;
@@ -23,13 +24,22 @@ pub struct PooledRoom {
 impl RoomPool {
     /// Returns memory for `len` bytes, with arbitrary contents; `None` if it cannot be allocated.
     pub fn room(&self, len: usize) -> Option<PooledRoom> {
-        let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let needed = len.checked_add(ALIGN)?;
         // Skips a room that is more than four times too large, because a small array would occupy all of it.
         let fits = |bytes: &Vec<u8>| bytes.len() >= needed && bytes.len() / 4 <= needed;
-        let bytes = free.iter().position(fits).map(|at| free.remove(at));
-        drop(free);
+        let bytes =
+            self.free().and_then(|mut free| free.iter().position(fits).map(|at| free.remove(at)));
         Some(PooledRoom { bytes: bytes.or_else(|| zeroed(needed))?, pool: self.clone() })
+    }
+
+    /// Locks the free rooms. Returns `None` instead of waiting, because in a forked child the thread that held the lock
+    /// may not exist.
+    fn free(&self) -> Option<MutexGuard<'_, Vec<Vec<u8>>>> {
+        match self.0.try_lock() {
+            Ok(free) => Some(free),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 }
 
@@ -53,11 +63,13 @@ impl PooledRoom {
 
 impl Drop for PooledRoom {
     fn drop(&mut self) {
-        let mut free = self.pool.0.lock().unwrap_or_else(PoisonError::into_inner);
-        free.push(std::mem::take(&mut self.bytes));
-        if free.len() > MOST {
-            // Frees the oldest room, so that rooms of sizes no longer in use do not stay.
-            free.remove(0);
-        }
+        let bytes = mem::take(&mut self.bytes);
+        let Some(mut free) = self.pool.free() else { return };
+        free.push(bytes);
+        // Frees the oldest room, so that rooms of sizes no longer in use do not stay. Unlocks first, because the system
+        // takes long to free a large room.
+        let oldest = (free.len() > MOST).then(|| free.remove(0));
+        drop(free);
+        drop(oldest);
     }
 }

@@ -4,6 +4,7 @@
 use rustix::fd::OwnedFd;
 use std::ops::{Deref, DerefMut};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use thalweg_core::{Knob, Unfit, Unit};
 use thalweg_kernels::{Kernel, Ready, by_name};
 use thalweg_sys::{
@@ -170,7 +171,7 @@ pub fn buffer(len: usize) -> Result<Buffer, Errno> {
 /// Number of times that lent memory can be passed to a receiver.
 #[derive(Debug)]
 pub(crate) enum Handing {
-    /// Any number of times. The number identifies the memory among all those of its sender.
+    /// Any number of times. The number identifies the memory among all those that this process lends.
     Shared(OwnedFd, u64),
     /// Only once, because it is sealed when it is passed.
     Sealable(OwnedFd),
@@ -189,12 +190,19 @@ pub(crate) struct LentRegion {
 
 impl LentRegion {
     /// Creates a memfd that only this process can write. Other processes can neither resize it nor map it writable.
-    pub fn shared(len: usize, id: u64) -> Result<Self, Unfit> {
+    pub fn shared(len: usize) -> Result<Self, Unfit> {
+        /// The last id. All senders share it, because a sender may send the loan of another one. A forked child may
+        /// use an id that its parent uses too, but no sender has loans of both: the parent's senders return
+        /// [`Error::Forked`](crate::Error::Forked) in the child, and every loan that the child inherits has a lower id
+        /// than the child's own.
+        static LAST_ID: AtomicU64 = AtomicU64::new(0);
         let fd =
             memfd::create(NAME, len as u64).map_err(|failed| unfit(failed.call, failed.errno))?;
         let region = Region::of_file(&fd, len, Sharing::Write).map_err(|e| unfit("mmap", e))?;
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE;
         seal(&fd, seals).map_err(|e| unfit("F_ADD_SEALS", e))?;
+        // Relaxed, because no other data depends on the number.
+        let id = LAST_ID.fetch_add(1, Ordering::Relaxed) + 1;
         Ok(Self { region: Some(region), handing: Handing::Shared(fd, id), len })
     }
 
@@ -296,7 +304,7 @@ mod tests {
 
     #[test]
     fn no_other_process_writes_a_loan() {
-        let Ok(mut lent) = LentRegion::shared(8192, 1) else { return };
+        let Ok(mut lent) = LentRegion::shared(8192) else { return };
         lent.bytes_mut()[8191] = 9;
         let Handing::Shared(fd, _) = &lent.handing else { panic!("{lent:?}") };
         assert!(Region::of_file(fd, 8192, Sharing::Write).is_err());

@@ -1,5 +1,9 @@
 //! Common code of the mechanisms that use a pipe or a socket. No call blocks for long, because an open pipe or socket
 //! does not prove that the peer lives: a forked child of the peer may hold it open.
+//!
+//! The receiver does not rely on O_NONBLOCK or SO_RCVTIMEO of the descriptor that the peer passed. The flag belongs to
+//! the open file description and the timeout to the socket, and the peer can change both through a duplicate. The sender
+//! passes no duplicate of its own end, so it can rely on them.
 
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,15 +27,21 @@ pub struct StreamMechanism {
     /// Creates a pipe or socket pair. Returns the end to keep and the end for the peer.
     pub(crate) make: fn(&Tuning) -> Result<(OwnedFd, OwnedFd), Unfit>,
     /// Checks the end that the peer sent, and prepares it for use.
-    pub(crate) take: fn(OwnedFd) -> Result<OwnedFd, Unfit>,
+    pub(crate) take: fn(OwnedFd) -> Result<StreamSource, Unfit>,
     pub(crate) write: Write,
-    pub(crate) read: Read,
     /// `true` if the receiver reads pages that still belong to the sender.
     pub(crate) shares_pages: bool,
 }
 
+/// The end of a stream that the receiver reads.
+pub(crate) struct StreamSource {
+    pub fd: OwnedFd,
+    pub read: Read,
+}
+
 /// Writes to the stream. Returns EAGAIN instead of blocking for long.
 type Write = fn(BorrowedFd<'_>, &[u8]) -> Result<usize, Errno>;
+/// Reads from the stream. Returns EAGAIN instead of blocking, whatever the peer does to a duplicate of the descriptor.
 type Read = fn(BorrowedFd<'_>, &mut [u8]) -> Result<usize, Errno>;
 
 struct StreamSender {
@@ -73,10 +83,11 @@ impl Mechanism for StreamMechanism {
     }
 
     fn accept(&self, tuning: &Tuning, mut parcel: Parcel, _: &TransferEnds) -> AcceptResult {
-        let fd = Arc::new((self.take)(parcel.fd()?)?);
+        let StreamSource { fd, read } = (self.take)(parcel.fd()?)?;
+        let fd = Arc::new(fd);
         let call = self.info.calls[self.info.calls.len() - 1];
         let (piece, shares_pages) = (self.piece(tuning), self.shares_pages);
-        let receiver = StreamReceiver { fd, piece, call, read: self.read, shares_pages };
+        let receiver = StreamReceiver { fd, piece, call, read, shares_pages };
         Ok((Box::new(receiver), Parcel::default()))
     }
 }
@@ -153,3 +164,7 @@ impl Incoming for StreamReceiver {
         control.check_peer().map_err(Broken::from)
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

@@ -65,6 +65,10 @@ pub struct Geometry {
     pub process: u32,
 }
 
+/// Maximum number of bytes before the data. It is the largest page size of the supported machines. Without a limit, a
+/// peer could make this side allocate up to 2 GiB, because both files of a channel have headers of equal length.
+const MOST_HEADER: u64 = 64 << 10;
+
 impl Geometry {
     /// Number of bytes that the fixed fields use.
     pub const LEN: usize = 44;
@@ -82,9 +86,10 @@ impl Geometry {
     pub fn check(&self, role: Role) -> Result<(), Fault> {
         let page = rustix::param::page_size() as u64;
         let header = u64::from(self.header);
-        if header < size_of::<SideWords>() as u64 || !header.is_power_of_two() || header < page {
+        let headers = page.max(size_of::<SideWords>() as u64)..=MOST_HEADER;
+        if !header.is_power_of_two() || !headers.contains(&header) {
             return Err(format!(
-                "header_len {header} is not a power of two and multiple of {page}"
+                "header_len {header} is not a power of two between {page} and {MOST_HEADER}"
             ));
         }
         if !role.is_of_ring() {
@@ -197,7 +202,7 @@ mod tests {
         for capacity in [0, 1, 4095, good.capacity + 1, MOST_CAPACITY * 2, u64::MAX] {
             assert!(Geometry { capacity, ..good }.check(Role::Producer).is_err(), "{capacity}");
         }
-        for header in [0, 64, good.header + 64, good.header * 3, u32::MAX] {
+        for header in [0, 64, good.header + 64, good.header * 3, 1 << 17, 1 << 31, u32::MAX] {
             assert!(Geometry { header, ..good }.check(Role::Producer).is_err(), "{header}");
         }
     }
@@ -212,6 +217,7 @@ mod tests {
                 Geometry { capacity: 4096, ..good },
                 Geometry { checksums: true, ..good },
                 Geometry { header: 64, ..good },
+                Geometry { header: 1 << 31, ..good },
             ] {
                 assert!(Geometry::parse(&bad.to_bytes(role), role).is_err(), "{bad:?}");
             }

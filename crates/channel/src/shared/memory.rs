@@ -66,10 +66,13 @@ impl SideMemory {
         let facts = memfd::facts(&fd).map_err(|errno| {
             Error::not_permitted(format!("cannot read the seals of the peer's memory: {errno}"))
         })?;
-        if !(facts.fixed_size && facts.one_writer && facts.ordinary) {
+        // Reject holes, because `populate` would allocate all their pages at once, charged to this process. The seals
+        // prevent later holes.
+        let is_whole = memfd::is_whole(&fd);
+        if !(facts.fixed_size && facts.one_writer && facts.ordinary && is_whole) {
             let why = format!(
                 "the peer's memory is refused (fixed size: {}, only the peer can write: {}, \
-                 ordinary pages: {})",
+                 ordinary pages: {}, all pages allocated: {is_whole})",
                 facts.fixed_size, facts.one_writer, facts.ordinary
             );
             return Err(Error::NotPermitted { why });

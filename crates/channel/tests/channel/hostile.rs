@@ -120,6 +120,21 @@ fn memory_that_is_not_what_was_agreed_is_refused() {
     assert!(matches!(offered(&[&file]).0, Error::NotPermitted { .. }));
 }
 
+/// The pages of a hole are charged to the process that first touches them, which would be the reader.
+#[test]
+fn memory_with_unallocated_pages_is_refused() {
+    let good = geometry();
+    let whole = good.capacity + u64::from(good.header);
+    let fd = memfd::create("liar", u64::from(good.header)).unwrap();
+    io::ftruncate(&fd, whole).unwrap();
+    assert_eq!(io::pwrite(&fd, &good.to_bytes(Role::Producer), 0), Ok(Geometry::LEN));
+    memfd::seal_for_one_writer(&fd).unwrap();
+    let (error, told) = offered(&[&fd]);
+    assert!(matches!(&error, Error::NotPermitted { why } if why.contains("allocated")), "{error}");
+    assert_eq!(told, Some(HelloKind::Refuse(Refusal::Memory)));
+    assert!(!memfd::is_whole(&fd));
+}
+
 #[test]
 fn sizes_that_lie_are_refused() {
     let good = geometry();
@@ -133,6 +148,7 @@ fn sizes_that_lie_are_refused() {
         (Geometry { capacity: 1 << 63, ..good }, whole),
         (Geometry { header: 0, ..good }, whole),
         (Geometry { header: good.header * 2, ..good }, whole),
+        (Geometry { header: 1 << 17, ..good }, good.capacity + (1 << 17)),
         (Geometry { epoch: 8, ..good }, whole),
     ];
     for (told, bytes) in lies {

@@ -240,6 +240,7 @@ fn a_handler_that_runs_during_a_wait_does_not_end_it() {
     let set = unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()) };
     assert_eq!(set, 0);
     let (sent, threads) = std::sync::mpsc::channel();
+    let (timed_out, timeouts) = std::sync::mpsc::channel();
     let (mut producer, mut consumer) = pair(&small(Wait::Block)).unwrap();
     let waiting = std::thread::spawn(move || {
         // SAFETY: the call only returns this thread's own id.
@@ -247,6 +248,7 @@ fn a_handler_that_runs_during_a_wait_does_not_end_it() {
         let begin = Instant::now();
         assert_eq!(consumer.receive_until(in_a_while(200)).err(), Some(Error::Timeout));
         assert!(begin.elapsed() >= Duration::from_millis(200));
+        timed_out.send(()).unwrap();
         consumer.receive().unwrap().to_vec()
     });
     let thread = threads.recv().unwrap();
@@ -255,6 +257,7 @@ fn a_handler_that_runs_during_a_wait_does_not_end_it() {
         // SAFETY: the thread lives until it is joined.
         assert_eq!(unsafe { libc::pthread_kill(thread, libc::SIGUSR1) }, 0);
     }
+    timeouts.recv().unwrap();
     producer.send(b"after the signals").unwrap();
     assert_eq!(waiting.join().unwrap(), b"after the signals");
 }

@@ -30,7 +30,6 @@ static INFO: Info = Info {
 
 #[derive(Default)]
 struct PullSender {
-    made: u64,
     /// Ids of the memories that the receiver has mapped.
     told: Vec<u64>,
     /// Buffer into which data that is not in lent memory is copied.
@@ -51,7 +50,7 @@ impl Mechanism for PullMechanism {
     }
 
     fn probe(&self) -> Result<(), Unfit> {
-        let lent = LentRegion::shared(1, 0)?;
+        let lent = LentRegion::shared(1)?;
         let Handing::Shared(fd, _) = &lent.handing else { return Ok(()) };
         Region::of_file(fd, 1, Sharing::Read).map(drop).map_err(|errno| unfit("mmap", errno))
     }
@@ -68,11 +67,6 @@ impl Mechanism for PullMechanism {
 }
 
 impl PullSender {
-    fn fresh(&mut self, len: usize) -> Result<LentRegion, Unfit> {
-        self.made += 1;
-        LentRegion::shared(len, self.made)
-    }
-
     /// Announces a buffer in lent memory. If the receiver has not mapped that memory, first sends its descriptor.
     fn push(
         &mut self,
@@ -100,7 +94,7 @@ impl Outgoing for PullSender {
     fn send(&mut self, bytes: &[u8], control: &mut BulkControl) -> Result<(), WaitStop> {
         let mut lent = match self.own.take().filter(|own| own.len() >= bytes.len()) {
             Some(own) => own,
-            None => self.fresh(bytes.len()).map_err(WaitStop::Refused)?,
+            None => LentRegion::shared(bytes.len()).map_err(WaitStop::Refused)?,
         };
         lent.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
         let outcome = self.push(&lent, bytes.len(), control);
@@ -109,7 +103,7 @@ impl Outgoing for PullSender {
     }
 
     fn lend(&mut self, len: usize) -> Option<Result<LentRegion, Unfit>> {
-        Some(self.fresh(len))
+        Some(LentRegion::shared(len))
     }
 
     fn send_lent(&mut self, lent: LentRegion, control: &mut BulkControl) -> LentBack {

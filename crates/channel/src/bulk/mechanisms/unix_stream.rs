@@ -1,12 +1,13 @@
 //! A plain Unix stream socket: the kernel copies twice. Works wherever the two processes can connect.
 
 use rustix::fd::OwnedFd;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::AddressFamily;
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_domain};
 use thalweg_core::cadence::CANCEL_CHECK;
 use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, Unit};
-use thalweg_sys::{io, net};
+use thalweg_sys::net;
 
-use crate::bulk::stream::StreamMechanism;
+use crate::bulk::stream::{StreamMechanism, StreamSource};
 use crate::shared::stop::unfit;
 
 pub(super) const SEND_BUFFER: Knob = Knob {
@@ -18,8 +19,8 @@ pub(super) const SEND_BUFFER: Knob = Knob {
 
 static INFO: Info = Info {
     name: "unix-stream",
-    summary: "send through a unix stream socket and read from it",
-    calls: &["send", "read"],
+    summary: "send through a unix stream socket and receive from it",
+    calls: &["send", "recv"],
     pairs: BETWEEN_PROCESSES,
     knobs: &[
         SEND_BUFFER,
@@ -34,21 +35,20 @@ static INFO: Info = Info {
     nature: Nature::PLAIN,
 };
 
-/// Moves bytes with `send` and `read` through a Unix stream socket.
+/// Moves bytes with `send` and `recv` through a Unix stream socket.
 pub static MECHANISM: StreamMechanism = StreamMechanism {
     info: &INFO,
     probe,
     make: |tuning| made(&INFO, tuning, false),
     take: taken,
     write: |fd, part| net::send(fd, part),
-    read: |fd, part| io::read(fd, part),
     shares_pages: false,
 };
 
 fn probe() -> Result<(), Unfit> {
     let (near, far) = net::unix_pair(false).map_err(|errno| unfit("socketpair", errno))?;
     net::send(&near, b"x").map_err(|errno| unfit("send", errno))?;
-    io::read(&far, &mut [0]).map(drop).map_err(|errno| unfit("read", errno))
+    net::recv_now(&far, &mut [0]).map(drop).map_err(|errno| unfit("recv", errno))
 }
 
 /// Creates a socket pair with the send buffer size that the tuning requests.
@@ -71,16 +71,21 @@ pub(super) fn made(
     packets: bool,
 ) -> Result<(OwnedFd, OwnedFd), Unfit> {
     let (near, far) = pair(info, tuning, packets)?;
-    Ok((waiting_a_while(near, Timeout::Send)?, far))
+    // Calls then block in the kernel, from where a process wakes up fastest, but at most for `CANCEL_CHECK`. After that
+    // they return EAGAIN.
+    set_socket_timeout(&near, Timeout::Send, Some(CANCEL_CHECK))
+        .map_err(|errno| unfit("SO_SNDTIMEO", errno))?;
+    Ok((near, far))
 }
 
-pub(super) fn taken(fd: OwnedFd) -> Result<OwnedFd, Unfit> {
-    waiting_a_while(fd, Timeout::Recv)
+/// Checks that the peer sent a Unix socket. Sockets of other families may block despite MSG_DONTWAIT.
+pub(super) fn checked(fd: OwnedFd) -> Result<OwnedFd, Unfit> {
+    match socket_domain(&fd).map_err(|errno| unfit("SO_DOMAIN", errno))? {
+        AddressFamily::UNIX => Ok(fd),
+        _ => Err(Unfit::because("the peer passed a socket that is not a Unix socket")),
+    }
 }
 
-/// Sets a timeout. Calls then block in the kernel, from where a process wakes up fastest, but at most for
-/// [`CANCEL_CHECK`]. After that they return EAGAIN.
-fn waiting_a_while(socket: OwnedFd, way: Timeout) -> Result<OwnedFd, Unfit> {
-    let set = set_socket_timeout(&socket, way, Some(CANCEL_CHECK));
-    set.map(|()| socket).map_err(|errno| unfit("SO_SNDTIMEO, SO_RCVTIMEO", errno))
+fn taken(fd: OwnedFd) -> Result<StreamSource, Unfit> {
+    Ok(StreamSource { fd: checked(fd)?, read: |fd, part| net::recv_now(fd, part) })
 }

@@ -8,7 +8,7 @@ use thalweg_core::{BETWEEN_PROCESSES, Info, Nature, Role, Tuning, Unfit};
 use thalweg_sys::pipe::{Pipe, SpliceMode, vmsplice, vmsplice_out};
 
 use super::pipe;
-use crate::bulk::stream::StreamMechanism;
+use crate::bulk::stream::{StreamMechanism, StreamSource};
 use crate::shared::stop::unfit;
 
 static INFO: Info = Info {
@@ -30,7 +30,6 @@ pub static MECHANISM: StreamMechanism = StreamMechanism {
     make: made,
     take: taken,
     write: |fd, part| vmsplice(fd, part, SpliceMode::NonBlock),
-    read: |fd, part| vmsplice_out(fd, part, SpliceMode::NonBlock),
     shares_pages: true,
 };
 
@@ -49,7 +48,9 @@ fn made(tuning: &Tuning) -> Result<(OwnedFd, OwnedFd), Unfit> {
     pipe::made(&INFO, tuning)
 }
 
-fn taken(fd: OwnedFd) -> Result<OwnedFd, Unfit> {
+fn taken(fd: OwnedFd) -> Result<StreamSource, Unfit> {
     probe()?;
-    pipe::taken(fd)
+    let fd = pipe::checked(fd)?;
+    // SPLICE_F_NONBLOCK is enough: vmsplice ignores O_NONBLOCK.
+    Ok(StreamSource { fd, read: |fd, part| vmsplice_out(fd, part, SpliceMode::NonBlock) })
 }

@@ -2,7 +2,6 @@
 
 use rustix::fd::OwnedFd;
 use thalweg_core::{BETWEEN_PROCESSES, Info, Nature, Role, Tuning, Unfit};
-use thalweg_sys::io;
 use thalweg_sys::pipe::{Pipe, SpliceMode, vmsplice};
 
 use super::pipe;
@@ -28,7 +27,6 @@ pub static MECHANISM: StreamMechanism = StreamMechanism {
     make: made,
     take: pipe::taken,
     write: |fd, part| vmsplice(fd, part, SpliceMode::NonBlock),
-    read: |fd, part| io::read(fd, part),
     shares_pages: true,
 };
 

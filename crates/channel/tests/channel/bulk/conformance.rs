@@ -2,6 +2,7 @@
 //! position in memory. Later writes of the sender to its buffer do not change the received bytes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use thalweg_channel::Link;
 use thalweg_channel::bulk::{MECHANISMS, Mechanism, Receiver, Sender};
 use thalweg_core::Tuning;
 
@@ -159,7 +160,7 @@ fn every_mechanism_moves_loans_into_new_memory() {
 #[test]
 fn two_threads_are_served_like_two_processes() {
     for mechanism in working() {
-        let (near, far) = thalweg_channel::Link::pair().unwrap();
+        let (near, far) = Link::pair().unwrap();
         let options = script(mechanism, &Tuning::default(), Vec::new()).options();
         let mut memory = vec![0; 300_000];
         fill(1, &mut memory);
@@ -195,5 +196,38 @@ fn over_two_gibibytes_arrive_whole() {
     for mechanism in working() {
         let tuning = Tuning::default();
         named(mechanism, &tuning, || receive_all(&script(mechanism, &tuning, vec![(len, 0)])));
+    }
+}
+
+/// A loan may outlive the sender that lent it, so another sender may send it.
+#[test]
+fn a_loan_of_another_sender_delivers_its_own_bytes() {
+    const LEN: usize = 70_000;
+    for mechanism in working() {
+        let tuning = Tuning::default();
+        let options = Script { loans: true, ..script(mechanism, &tuning, Vec::new()) }.options();
+        let open_sender = |link| Sender::over(link, options.clone()).expect("a mechanism");
+        let open_receiver = |link| Receiver::over(link, &options).expect("a mechanism");
+        let [(near, far), (other_near, other_far)] = [(); 2].map(|()| Link::pair().unwrap());
+        named(mechanism, &tuning, || {
+            std::thread::scope(|scope| {
+                scope.spawn(|| assert_eq!(open_receiver(other_far).next_len(), Ok(None)));
+                scope.spawn(|| {
+                    let (mut receiver, mut memory) = (open_receiver(far), vec![0; LEN]);
+                    for seed in 0..2 {
+                        assert_eq!(receiver.recv_into(&mut memory), Ok(LEN));
+                        assert_eq!(difference(seed, &memory), None, "buffer {seed}");
+                    }
+                });
+                let (mut sender, mut other) = (open_sender(near), open_sender(other_near));
+                let mut loans = [&mut sender, &mut other].map(|lender| lender.alloc(LEN).unwrap());
+                for (seed, loan) in loans.iter_mut().enumerate() {
+                    fill(seed as u64, loan);
+                }
+                for loan in loans {
+                    sender.send_loan(loan).expect("a transfer");
+                }
+            });
+        });
     }
 }
