@@ -88,10 +88,11 @@ pub(crate) fn is_to_be_renewed(
         return Ok(false);
     }
     may_be_replaced(worker.run, here, there)?;
-    if stat.st_nlink > 1 {
+    // With more names than its source, the file is reported like any other replaced file.
+    if there.stat.st_nlink <= stat.st_nlink {
         worker.shared.note_renewed(Id::of(stat), Id::of(&there.stat));
+        there.renewed = Some(differs);
     }
-    there.renewed = Some(differs);
     Ok(true)
 }
 

@@ -82,8 +82,8 @@ pub(crate) struct Existing {
     /// `true` if the file must be compared with its source before it may be skipped. Either the sync compares bytes
     /// (`--checksum`), or there is no evidence that the data of an earlier run is intact.
     pub is_doubted: bool,
-    /// The attributes in which the file differs from its source, if its contents are equal but its attributes must not
-    /// be changed in place, because it has other names.
+    /// The attributes in which the file differs from its source, if its contents are equal, and it is replaced together
+    /// with all its names. A sync reports this as a change of attributes.
     pub renewed: Option<AttributeDifferences>,
 }
 

@@ -201,8 +201,9 @@ fn foresee(
     let options = worker.run.options;
     let Some(dir) = entry.directory.open()? else { return Ok(DestinationVerdict::New) };
     let at = CopyPlacement { dir: dir.as_fd(), stat };
-    // A dry run of a sync reports the changed attributes, whether or not a new file gets them.
-    if options.sync.is_none() && is_to_be_renewed(worker, entry, reason, at, &mut there)? {
+    // If the file has no more names than its source, a sync reports the changed attributes only.
+    let is_reported = options.sync.is_none() || there.stat.st_nlink > stat.st_nlink;
+    if is_reported && is_to_be_renewed(worker, entry, reason, at, &mut there)? {
         return Ok(DestinationVerdict::Replace(there));
     }
     let is_verified = options.sync.is_some() && options.verify.is_some();
