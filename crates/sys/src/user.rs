@@ -61,7 +61,7 @@ type LookUp<T> =
 /// `call` follows getpwnam(3), and zeros are a valid `T`.
 unsafe fn look_up<T>(name: &str, call: LookUp<T>) -> Result<Option<(CString, T)>, Errno> {
     let Ok(name) = CString::new(name) else { return Ok(None) };
-    #[cfg(all(target_feature = "crt-static", target_env = "gnu"))]
+    #[cfg(target_env = "gnu")]
     static_program::use_files_only();
     let mut entry = MaybeUninit::zeroed();
     let mut strings = vec![0; ROOM];
@@ -77,7 +77,7 @@ unsafe fn look_up<T>(name: &str, call: LookUp<T>) -> Result<Option<(CString, T)>
     }
 }
 
-#[cfg(all(target_feature = "crt-static", target_env = "gnu"))]
+#[cfg(target_env = "gnu")]
 mod static_program {
     use std::{
         ffi::{c_char, c_int},
@@ -89,10 +89,14 @@ mod static_program {
         fn __nss_configure_lookup(database: *const c_char, services: *const c_char) -> c_int;
     }
 
-    /// Makes the C library read `/etc/passwd` and `/etc/group` only. Other services are shared libraries. A library of
-    /// another version than the C library in this program can crash it.
+    /// Makes the C library of a static program read `/etc/passwd` and `/etc/group` only. Other services are shared
+    /// libraries. A library for another version of the C library can crash the program.
     pub fn use_files_only() {
         static ONCE: Once = Once::new();
+        // SAFETY: takes only a number. The kernel passes the address of the dynamic linker, and 0 to a static program.
+        if unsafe { libc::getauxval(libc::AT_BASE) } != 0 {
+            return;
+        }
         ONCE.call_once(|| {
             for database in [c"passwd", c"group", c"initgroups"] {
                 // SAFETY: both texts end with a zero, and the C library copies them.
