@@ -88,7 +88,7 @@ pub(crate) fn is_to_be_renewed(
         return Ok(false);
     }
     may_be_replaced(worker.run, here, there)?;
-    // With more names than its source, the file is reported like any other replaced file.
+    // A file with more names than its source is reported like any other replaced file.
     if there.stat.st_nlink <= stat.st_nlink {
         worker.shared.note_renewed(Id::of(stat), Id::of(&there.stat));
         there.renewed = Some(differs);
