@@ -168,7 +168,8 @@ impl ServeWorker {
         self.free.len() == self.slots.len()
     }
 
-    /// Returns the epoll timeout: none to wait only for new clients with nothing cached, 0 if a connection is ready, else at most a tick.
+    /// Returns the epoll timeout: none to wait only for new clients with nothing cached, 0 if a connection is ready, else
+    /// at most a tick.
     fn timeout(&self) -> Option<Timespec> {
         let wait = if !self.ready.is_empty() {
             Duration::ZERO

@@ -54,8 +54,8 @@ pub fn watch(child: &mut Child) -> Result<OwnedFd, String> {
     })
 }
 
-/// Sends SIGTERM and after [`HANG`] SIGKILL, and returns how the child exited. Ends the child's descendants too, because they
-/// would disturb later runs.
+/// Sends SIGTERM and after [`HANG`] SIGKILL, and returns how the child exited. Ends the child's descendants too, because
+/// they would disturb later runs.
 pub fn end(child: &Child, process: &OwnedFd) -> Result<Ended, String> {
     let rest = started::by(child);
     let ended = end_alone(child, process);
