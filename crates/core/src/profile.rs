@@ -192,6 +192,15 @@ mod tests {
     }
 
     #[test]
+    fn a_profile_without_a_key_of_this_machine_is_stale() {
+        let mut profile = Profile::new();
+        profile.machine = serde_json::from_str("{}").unwrap();
+        let missing: Vec<String> = profile.stale().into_iter().map(|stale| stale.key).collect();
+        let known: Vec<String> = Machine::this().iter().map(|(key, _)| key.to_owned()).collect();
+        assert!(!known.is_empty() && missing == known, "{missing:?} {known:?}");
+    }
+
+    #[test]
     fn a_process_that_is_pinned_keeps_its_kernels_and_one_of_another_processor_does_not() {
         let mut profile = Profile::new();
         profile.machine.set("affinity", "0-4095");

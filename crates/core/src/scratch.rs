@@ -40,6 +40,11 @@ impl ScratchSite {
     pub fn between(source: PathBuf, sink: PathBuf) -> Self {
         Self { source, sink, memfd: false, sockets: None }
     }
+
+    /// Returns the reason why no test can use a file in the directory of sources.
+    pub fn obstacle(&self) -> Option<Unfit> {
+        Scratch::new(Kind::File, Kind::Memory, &[1; 4096], self, Sockets::Unix).err()
+    }
 }
 
 /// The kind of sockets for a pair with a socket.
@@ -217,8 +222,7 @@ impl Near {
         };
         let mut left = bytes;
         while !left.is_empty() {
-            let put =
-                io::write(to, left).map_err(|e| unfit("cannot fill the source of the test", e))?;
+            let put = io::write(to, left).map_err(|e| unfit("cannot write the test data", e))?;
             left = &left[put..];
         }
         if self.kind != Kind::File {

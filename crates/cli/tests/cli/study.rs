@@ -161,16 +161,23 @@ fn json_and_csv_have_every_sample() {
 fn what_cannot_be_kept_is_shown_all_the_same() {
     let scratch = scratch();
     scratch.file("taken", "a file, where a folder would have to be");
-    let ran = short(&scratch, &["--save", "taken", "--csv", "no/such.csv", "--json"]).ended(1);
+    let ran = short(&scratch, &["--save", "taken", "--csv", "/dev/full", "--json"]).ended(1);
     assert_eq!(ran.json()["claims"][0]["verdict"], "contradicted");
-    assert!(
-        ran.err.contains("taken") && ran.err.contains("cannot open 'no/such.csv'"),
-        "{}",
-        ran.err
-    );
+    let said = &ran.err;
+    assert!(said.contains("taken") && said.contains("'/dev/full'"), "{said}");
+    assert!(said.contains("sessions are kept; run the same command again"), "{said}");
     let ran = short(&scratch, &["--save", "taken", "--csv", "all.csv"]).ended(1);
     assert!(ran.text().contains("900.1 as published: contradicted"), "{}", ran.text());
     assert_eq!(String::from_utf8(scratch.read("all.csv")).expect("text").lines().count(), 28);
+}
+
+#[test]
+fn a_file_of_samples_that_cannot_be_created_is_an_error_before_the_run() {
+    let scratch = scratch();
+    let ran = short(&scratch, &["--csv", "no/such.csv"]).ended(1);
+    assert!(ran.err.contains("cannot open 'no/such.csv'"), "{}", ran.err);
+    assert_eq!(ran.text(), "");
+    assert!(!ran.err.contains("saved in"), "{}", ran.err);
 }
 
 #[test]

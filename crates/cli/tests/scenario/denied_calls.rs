@@ -13,8 +13,8 @@ use std::{
 
 use crate::support::{
     Scratch, bytes,
-    deny::{Call, FAST, LINK, LOCK, OPEN_BENEATH, RENAME, run_without, start_without},
-    methods_calling, mounts, names,
+    deny::{Call, FAST, LINK, LOCK, OPEN_BENEATH, RENAME, SYNC_SYSTEM, run_without, start_without},
+    methods_calling, mounts, names, run,
     run::{GUARD, Ran},
     skip, thalweg,
 };
@@ -314,4 +314,57 @@ fn without_openat2_a_server_follows_no_link() {
         }
         let _ = served.child().kill();
     }
+}
+
+/// A study whose two variants do nothing.
+#[cfg(feature = "lab")]
+const STUDY: &str = r#"
+schema = 1
+id = "900"
+title = "nothing"
+summary = "Two variants that do nothing."
+[source]
+title = "nothing was published"
+[[cell]]
+name = "nothing"
+sizes = ["64KiB"]
+arms = ["a", "b"]
+[[arm]]
+name = "a"
+work = "null"
+[[arm]]
+name = "b"
+work = "null"
+"#;
+
+#[test]
+#[cfg(feature = "lab")]
+fn sessions_are_removed_only_after_their_result_is_on_the_disk() {
+    let test = "sessions_are_removed_only_after_their_result_is_on_the_disk";
+    let scratch = Scratch::new();
+    let study = scratch.join("nothing.toml");
+    fs::write(&study, STUDY).unwrap();
+    let command = || {
+        let mut command = thalweg();
+        command.args([
+            "study",
+            "--sample=1ms",
+            "--pause=0s",
+            "--sessions=2",
+            "--rounds=2",
+            "--seed=1",
+        ]);
+        command.arg("--at").arg(scratch.path()).arg("--save").arg(scratch.join("kept")).arg(&study);
+        command.env("XDG_STATE_HOME", scratch.join("state"));
+        command
+    };
+    let ran = match run_without(&[&SYNC_SYSTEM], libc::EIO, &mut command()) {
+        Ok(ran) => ran.expect(1),
+        Err(reason) => return skip(test, &format!("no seccomp: {reason}")),
+    };
+    ran.expect_said("900.json: syncfs: EIO");
+    ran.expect_said("2 sessions are kept");
+    let ran = run(&mut command()).expect(0);
+    ran.expect_said("2 of 2 sessions done");
+    ran.expect_said("/900.json");
 }

@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    io::Write,
     path::Path,
     thread,
     time::{Duration, Instant},
@@ -265,4 +266,19 @@ fn a_destination_that_is_a_full_or_read_only_mount_stops_the_copy_at_once() {
             run_with_mounts(&line).expect(code);
         }
     }
+}
+
+#[test]
+fn on_a_full_disk_no_template_of_a_study_is_written_and_no_method_is_blamed() {
+    let test = "on_a_full_disk_no_template_of_a_study_is_written_and_no_method_is_blamed";
+    let Some((_alone, disk)) = mounts().small(test) else { return };
+    let full = Scratch::within(disk);
+    let mut filler = fs::File::create(full.join("filler")).unwrap();
+    while filler.write_all(&[1; 4096]).is_ok() {}
+    let study = run(thalweg().args(["study", "--new"]).arg(full.join("mine"))).expect(1);
+    assert!(study.said().contains("ENOSPC"), "{}", study.said());
+    assert_eq!(names(full.path()), ["filler"]);
+    let doctor = run(thalweg().args(["doctor", "--at"]).arg(full.path())).expect(1);
+    let said = doctor.said();
+    assert!(said.contains("ENOSPC") && !said.contains("does not work"), "{said}");
 }

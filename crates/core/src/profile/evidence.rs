@@ -74,7 +74,7 @@ impl Evidence {
         match prefer {
             Prefer::Wall | Prefer::Cpu => self.counted(prefer).ratio,
             Prefer::Memory => {
-                self.memory.map_or(f64::INFINITY, |bytes| (bytes + LEAST_MEMORY) as f64)
+                self.memory.map_or(f64::INFINITY, |bytes| bytes.saturating_add(LEAST_MEMORY) as f64)
             }
         }
     }

@@ -1,7 +1,10 @@
 //! The key of a profile: the properties of a machine for which measured ratios are valid.
 
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 use thalweg_kernels::cpu::{self, hidden as hidden_features};
 use thalweg_sys::host;
 
@@ -59,15 +62,13 @@ impl Machine {
         self.0.iter().map(|(k, v)| (k.as_str(), v.as_str()))
     }
 
-    /// Returns the keys of `self` that have no value or a different value in `now`.
+    /// Returns the keys with different values. A key that only one of the two machines has is different, too.
     pub fn differences(&self, now: &Self) -> Vec<Stale> {
-        let differing = self.0.iter().filter(|(key, was)| now.0.get(*key) != Some(was));
-        differing
-            .map(|(key, was)| Stale {
-                key: key.clone(),
-                was: was.clone(),
-                is: now.0.get(key).cloned().unwrap_or_default(),
-            })
+        let keys: BTreeSet<&String> = self.0.keys().chain(now.0.keys()).collect();
+        let value = |of: &Self, key: &str| of.0.get(key).cloned().unwrap_or_default();
+        keys.into_iter()
+            .filter(|key| self.0.get(*key) != now.0.get(*key))
+            .map(|key| Stale { key: key.clone(), was: value(self, key), is: value(now, key) })
             .collect()
     }
 }

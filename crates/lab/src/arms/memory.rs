@@ -214,7 +214,7 @@ impl<C: RepeatedCopy + Send> Arm for Threads<C> {
     fn warm_up(&mut self) -> Result<(), Unfit> {
         self.allocate().map_err(Unfit::because)?;
         std::hint::black_box(self.copy(1));
-        Ok(())
+        self.all_ran().map_err(Unfit::because)
     }
 
     fn sample(&mut self, repeats: u32) -> Result<Sample, SampleFailure> {
@@ -222,7 +222,9 @@ impl<C: RepeatedCopy + Send> Arm for Threads<C> {
             self.renew()?;
             let meter = SampleMeter::start();
             std::hint::black_box(self.copy(now));
-            Ok(meter.stop(self.bytes() as u64 * u64::from(now)))
+            let sample = meter.stop(self.bytes() as u64 * u64::from(now));
+            self.all_ran()?;
+            Ok(sample)
         })
     }
 

@@ -3,11 +3,12 @@
 
 use std::{
     ffi::{CString, OsStr},
-    fs::{self, File},
-    os::unix::ffi::OsStrExt,
+    fs::{DirBuilder, File},
+    io::{self, ErrorKind},
+    os::unix::{ffi::OsStrExt, fs::DirBuilderExt},
     path::{Path, PathBuf},
 };
-use thalweg_core::{Unfit, atomic_file::name::is_reserved};
+use thalweg_core::{Unfit, atomic_file::name::is_reserved, trusted_file::check_directory};
 use thalweg_sys::host::filesystem;
 
 use thalweg_measure::scratch::{ScratchFolder, remove};
@@ -36,7 +37,14 @@ impl Volume {
             let all = beside(folder, scratch).ok_or_else(|| {
                 Unfit::because(format!("{name}: {} has no name", scratch.display()))
             })?;
-            let made = fs::create_dir(&all).or_else(|e| if all.is_dir() { Ok(()) } else { Err(e) });
+            // Another user may have created a directory of this name in a directory such as /dev/shm, and could then
+            // replace the files of the arm by links.
+            let made = match DirBuilder::new().mode(0o700).create(&all) {
+                Err(e) if e.kind() == ErrorKind::AlreadyExists => {
+                    check_directory(&all).map_err(io::Error::other)
+                }
+                made => made,
+            };
             let failed = |e| Unfit::because(format!("{name}: {}: {e}", folder.display()));
             made.and_then(|()| ScratchFolder::inside(&all)).map(Self::Own).map_err(failed)
         };
@@ -115,6 +123,8 @@ fn kind_of(folder: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt};
+
     use super::*;
 
     #[test]
@@ -136,7 +146,13 @@ mod tests {
         Volume::remove_among(session.path(), &mounts);
         assert_eq!(fs::read_dir(mount.path()).unwrap().count(), 0);
         Volume::remove_among(Path::new("/"), &mounts);
-        assert!(mount.path().is_dir(), "a folder of somebody's");
+        assert!(mount.path().is_dir(), "a directory that no session created");
+        // Another process created the name first, and all users can write it.
+        let all = beside(mount.path(), &scratch).unwrap();
+        fs::create_dir(&all).unwrap();
+        fs::set_permissions(&all, fs::Permissions::from_mode(0o777)).unwrap();
+        let reason = find("nofs", &mounts).unwrap_err().reason;
+        assert!(reason.contains("can be written by other users"), "{reason}");
         let reason = find("nofs", "").unwrap_err().reason;
         assert!(reason.contains("no nofs here") && reason.contains("THALWEG_MOUNTS"), "{reason}");
         assert!(find("gone", "gone=/no/such/folder").is_err());

@@ -32,9 +32,7 @@ impl<'i> ReportMachine<'i> {
             began.max().unwrap_or_default()
         };
         all.sort_by_key(|machine| std::cmp::Reverse(newest(machine)));
-        for (machine, letter) in all.iter_mut().zip('A'..='Z') {
-            machine.letter = letter;
-        }
+        label(&mut all);
         all
     }
 
@@ -48,12 +46,11 @@ impl<'i> ReportMachine<'i> {
             machine.runs.retain(is_article);
         }
         all.retain(|machine| !machine.runs.is_empty());
-        for (machine, letter) in all.iter_mut().zip('A'..='Z') {
-            machine.letter = letter;
-        }
+        label(&mut all);
         all
     }
 
+    /// Returns the run of a study on this machine.
     pub fn run(&self, study: &str) -> Option<&'i ReportInput> {
         self.runs.iter().copied().find(|run| run.result.study == study)
     }
@@ -90,4 +87,11 @@ pub fn agreement(badges: &[Badge]) -> Option<String> {
     } else {
         "verdicts differ between machines".to_owned()
     })
+}
+
+/// Labels the machines by letters in their order, `A` to `Z` and then `a` to `z`.
+fn label(all: &mut [ReportMachine<'_>]) {
+    for (machine, letter) in all.iter_mut().zip(('A'..='Z').chain('a'..='z')) {
+        machine.letter = letter;
+    }
 }

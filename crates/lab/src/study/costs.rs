@@ -58,7 +58,7 @@ pub fn costs(arm: &ArmResult, metric: SampleMetric) -> BTreeMap<usize, f64> {
 /// twice; the later sample is divided by the earlier one.
 pub fn doubled(arms: &[ArmResult], metric: SampleMetric) -> Vec<Vec<f64>> {
     let mut sessions: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
-    for session in arms.iter().flat_map(|arm| &arm.sessions) {
+    for session in arms.iter().flat_map(checked) {
         let ratios = costs_of(session, metric).twice().into_iter().map(|(_, ratio)| ratio);
         sessions.entry(session.session).or_default().extend(ratios);
     }
@@ -69,4 +69,21 @@ pub fn doubled(arms: &[ArmResult], metric: SampleMetric) -> Vec<Vec<f64>> {
 /// show the variation between sessions.
 pub fn ratio(a: &ArmResult, b: &ArmResult, metric: SampleMetric, seed: u64) -> Option<Ratio> {
     ratio_over(&paired(a, b, metric), seed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::study::result::StudyResult;
+
+    #[test]
+    fn sessions_without_verified_output_do_not_count_as_noise() {
+        let text = include_str!("../../tests/data/result-1.json");
+        let mut result: StudyResult = serde_json::from_str(text).unwrap();
+        assert_ne!(doubled(&result.arms, SampleMetric::Wall).len(), 0);
+        for session in result.arms.iter_mut().flat_map(|arm| &mut arm.sessions) {
+            session.unchecked = true;
+        }
+        assert_eq!(doubled(&result.arms, SampleMetric::Wall).len(), 0);
+    }
 }

@@ -9,10 +9,17 @@ use super::{
     result::{ArmResult, Extension, Missing, ProbeResult, StudyResult, StudyText},
     store::Loaded,
 };
-use thalweg_core::profile::Machine;
+use std::path::Path;
+use thalweg_measure::conditions::Conditions;
 
-/// Returns the reason why sessions of a run of `study` on this machine cannot be added to a result.
-pub fn obstacle(study: &StudyFile, saved: &StudyResult) -> Option<String> {
+/// Returns the reason why sessions of a run of `study` on this machine cannot be added to a result. `at`: the directory
+/// under test. `pinned`: the CPUs to which the arms are pinned.
+pub fn obstacle(
+    study: &StudyFile,
+    saved: &StudyResult,
+    at: &Path,
+    pinned: &[usize],
+) -> Option<String> {
     if saved.study != study.id {
         return Some(format!("the result is of study {}, not of {}", saved.study, study.id));
     }
@@ -21,11 +28,37 @@ pub fn obstacle(study: &StudyFile, saved: &StudyResult) -> Option<String> {
             ["cpu", "cores", "kernel"].map(|key| fact(key).unwrap_or_else(|| "?".to_owned()));
         format!("{cpu}, {cores} cores, Linux {kernel}")
     };
-    let machine = Machine::this();
-    let here = |key: &str| machine.iter().find(|(name, _)| *name == key).map(|(_, v)| v.to_owned());
+    let now = Conditions::now(&[at]);
+    let here = |key: &str| {
+        let mut facts = now.machine.iter();
+        facts.find(|(name, _)| *name == key).map(|(_, v)| v.to_owned())
+    };
     let there = |key: &str| saved.conditions["machine"][key].as_str().map(str::to_owned);
-    let (then, now) = (named(&there), named(&here));
-    (then != now).then(|| format!("the result is from {then}, and this machine is {now}"))
+    let (then, now_named) = (named(&there), named(&here));
+    if then != now_named {
+        return Some(format!("the result is from {then}, and this machine is {now_named}"));
+    }
+    if saved.protocol.pinned != pinned {
+        let [then, now] = [&saved.protocol.pinned, pinned].map(|cpus| match cpus {
+            [] => "not pinned".to_owned(),
+            cpus => format!("pinned to the CPUs {cpus:?}"),
+        });
+        return Some(format!("the variants of the result are {then}, and those of this run {now}"));
+    }
+    let then = saved.conditions["file_systems"].as_array()?.iter();
+    let then: Vec<&str> = then.filter_map(|mount| mount[1].as_str()).collect();
+    let now: Vec<&str> = now.file_systems.iter().map(|[_, name, _]| name.as_str()).collect();
+    (then != now).then(|| {
+        let [then, now] = [then, now].map(|names| names.join(", "));
+        format!("the result was measured on {then}, and this run on {now}; see --at")
+    })
+}
+
+/// Returns `true` if the sessions of `more` are already part of a result. They are if the run was added, but its saved
+/// sessions could not be removed, and the same command was given again.
+pub fn has_sessions_of(saved: &StudyResult, more: &StudyResult) -> bool {
+    let began = saved.protocol.extensions.iter().map(|added| &added.began);
+    began.chain([&saved.protocol.began]).any(|began| *began == more.protocol.began)
 }
 
 /// Adds the sessions of `more` to `saved`, numbered after its own, and judges the claims again.

@@ -2,7 +2,7 @@
 //! protocol.
 
 use std::{
-    io,
+    fs,
     path::{Path, PathBuf},
 };
 use thalweg_core::atomic_file::{Destination, DestinationError};
@@ -13,9 +13,20 @@ const STUDY: &str = include_str!("new/study.toml");
 const PROGRAM: &[u8] = include_bytes!("new/program.c");
 const HEADER: &str = "worker.h";
 
+/// The reason why a template was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum NewError {
+    /// The name is invalid, or a file of the name exists.
+    #[error("{0}")]
+    Usage(String),
+    #[error("{}: {error}", path.display())]
+    Write { path: PathBuf, error: DestinationError },
+}
+
 /// Writes the template. `at` is the name or the path of the study. Existing files are never overwritten, and an
-/// existing header is used unchanged. Returns the paths of the new files, the study first.
-pub fn new(at: &Path) -> Result<Vec<PathBuf>, String> {
+/// existing header is used unchanged. Returns the paths of the new files, the study first. After an error, no new file
+/// remains.
+pub fn new(at: &Path) -> Result<Vec<PathBuf>, NewError> {
     let path = if at.extension().is_some_and(|e| e == "toml") {
         at.to_owned()
     } else {
@@ -25,31 +36,44 @@ pub fn new(at: &Path) -> Result<Vec<PathBuf>, String> {
     };
     let id = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default().to_owned();
     if !is_id(&id) {
-        return Err(format!(
+        return Err(NewError::Usage(format!(
             "{id:?}: the name of a study consists of lower-case letters, digits and -"
-        ));
+        )));
     }
     let program = path.with_extension("c");
     for there in [&path, &program] {
         if there.symlink_metadata().is_ok() {
-            return Err(format!("{} already exists", there.display()));
+            return Err(exists(there));
         }
     }
-    let mut written = Vec::new();
+    let study = STUDY.replace("@ID@", &id);
+    let mut files = vec![(path.clone(), study.as_bytes()), (program, PROGRAM)];
     let header = path.with_file_name(HEADER);
     if header.symlink_metadata().is_err() {
-        let text = carried::program(HEADER).ok_or("worker.h is not included in this build")?;
-        write(&header, text)?;
-        written.push(header);
+        let text = carried::program(HEADER);
+        let missing = || NewError::Usage("worker.h is not included in this build".to_owned());
+        files.push((header, text.ok_or_else(missing)?));
     }
-    write(&program, PROGRAM)?;
-    write(&path, STUDY.replace("@ID@", &id).as_bytes())?;
-    written.extend([program, path]);
+    let mut written: Vec<PathBuf> = Vec::new();
+    // The study is written last: if it exists, the files that it needs exist too.
+    for (path, bytes) in files.into_iter().rev() {
+        if let Err(error) = write(&path, bytes) {
+            for path in written {
+                let _ = fs::remove_file(path);
+            }
+            return Err(error);
+        }
+        written.push(path);
+    }
     written.reverse();
     Ok(written)
 }
 
-fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
+fn exists(path: &Path) -> NewError {
+    NewError::Usage(format!("{} already exists", path.display()))
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), NewError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let (folder, name) = (folder.unwrap_or(Path::new(".")), path.file_name().unwrap_or_default());
     let written = Destination::in_folder(folder, name, false).and_then(|mut file| {
@@ -57,8 +81,8 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
         file.publish()
     });
     written.map_err(|error| match error {
-        DestinationError::Exists => format!("{} already exists", path.display()),
-        error => format!("{}: {}", path.display(), io::Error::from(error)),
+        DestinationError::Exists => exists(path),
+        error => NewError::Write { path: path.to_owned(), error },
     })
 }
 
@@ -81,22 +105,21 @@ mod tests {
         );
         // The program opens both files each time and overwrites the destination. The mechanisms must do the same, so
         // `fresh` is false.
-        let table: toml::Table = std::fs::read_to_string(&made[0]).unwrap().parse().unwrap();
+        let table: toml::Table = fs::read_to_string(&made[0]).unwrap().parse().unwrap();
         let arms = table["arm"].as_array().unwrap();
         let transfers = arms.iter().filter(|arm| arm["work"].as_str() == Some("transfer"));
         let states = transfers.map(|arm| arm["with"].get("fresh").and_then(toml::Value::as_bool));
         assert_eq!(states.collect::<Vec<_>>(), [Some(false); 2]);
-        let again = new(&made[0]).unwrap_err();
+        let again = new(&made[0]).unwrap_err().to_string();
         assert!(again.ends_with("my-copy.toml already exists"), "{again}");
-        std::fs::write(&made[2], "own").unwrap();
+        fs::write(&made[2], "own").unwrap();
         new(&folder.path().join("second.toml")).unwrap();
-        assert_eq!(std::fs::read(&made[2]).unwrap(), b"own");
+        assert_eq!(fs::read(&made[2]).unwrap(), b"own");
         for bad in ["My", "all", "a b", ""] {
-            assert!(
-                new(&folder.path().join(bad)).unwrap_err().contains("the name of a study consists"),
-                "{bad:?}"
-            );
+            let error = new(&folder.path().join(bad)).unwrap_err().to_string();
+            assert!(error.contains("the name of a study consists"), "{error}");
         }
-        assert!(new(&folder.path().join("no/such")).is_err());
+        let error = new(&folder.path().join("no/such")).unwrap_err();
+        assert!(matches!(error, NewError::Write { .. }), "{error}");
     }
 }

@@ -2,12 +2,15 @@
 
 use crate::planted;
 
+use std::path::Path;
 use thalweg_lab::study::{
     extend,
     file::StudyFile,
     result::{ClaimVerdict, Condition, StudyResult},
     store::{self, Loaded},
 };
+
+use thalweg_measure::conditions::Conditions;
 
 use planted::{simulated, simulated::World};
 
@@ -127,9 +130,31 @@ fn a_replaced_result_names_its_new_samples_and_the_old_file_is_gone() {
 fn a_result_of_another_study_or_machine_is_refused() {
     let by = loaded();
     let mut result = simulate(&by.study, 2, 5);
-    let why = extend::obstacle(&by.study, &result).expect("an obstacle");
-    assert!(why.contains("this machine is"), "{why}");
+    let at = Path::new("/proc");
+    let why =
+        |result: &StudyResult, pinned: &[usize]| extend::obstacle(&by.study, result, at, pinned);
+    let other = why(&result, &[]).expect("an obstacle");
+    assert!(other.contains("this machine is"), "{other}");
+    result.conditions = serde_json::to_value(Conditions::now(&[at])).expect("conditions");
+    assert_eq!(why(&result, &[]), None);
+    let pinned = why(&result, &[0]).expect("an obstacle");
+    assert!(pinned.contains("not pinned") && pinned.contains("CPUs [0]"), "{pinned}");
+    result.conditions =
+        serde_json::to_value(Conditions::now(&[Path::new("/dev")])).expect("conditions");
+    let elsewhere = why(&result, &[]).expect("an obstacle");
+    assert!(elsewhere.contains("this run on proc"), "{elsewhere}");
     result.study = "002".to_owned();
-    let why = extend::obstacle(&by.study, &result).expect("an obstacle");
-    assert!(why.contains("study 002, not of test"), "{why}");
+    let study = why(&result, &[]).expect("an obstacle");
+    assert!(study.contains("study 002, not of test"), "{study}");
+}
+
+#[test]
+fn a_run_is_added_once() {
+    let by = loaded();
+    let first = simulate(&by.study, 2, 5);
+    let mut more = of_second(simulate(&by.study, 2, 6));
+    more.protocol.began = "2026-01-02T03:04:05Z".to_owned();
+    assert!(!extend::has_sessions_of(&first, &more));
+    let all = extend::extend(&by, &first, more.clone());
+    assert!(extend::has_sessions_of(&all, &more) && extend::has_sessions_of(&all, &first));
 }

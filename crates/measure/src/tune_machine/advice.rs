@@ -234,12 +234,12 @@ fn words(bands: &[Advised]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use thalweg_core::profile::Ratio;
 
     /// Returns a cell of the method `way` between two ends. Its interval is from `ratio / wide` to `ratio * wide`.
-    fn cell(ends: [&str; 2], way: &str, (size, ratio, wide): (u64, f64, f64)) -> Cell {
+    pub fn cell(ends: [&str; 2], way: &str, (size, ratio, wide): (u64, f64, f64)) -> Cell {
         let ratio = Ratio { ratio, lo: ratio / wide, hi: ratio * wide };
         let [source, sink] = ends.map(str::to_owned);
         let options = ends.map(|end| if end.starts_with("file") { "rw" } else { "" }.to_owned());

@@ -47,6 +47,14 @@ impl PairSurvey {
         ways
     }
 
+    /// Returns the mechanism to which all ratios at one size refer; `None` if it failed in a session. Ratios to another
+    /// mechanism would be taken for ratios to this one.
+    pub fn reference(&self, size: u64) -> Option<TunedMethod> {
+        let first = self.ways(size).into_iter().next()?;
+        let is_reference = self.ends.contest().is_reference(&first.name);
+        Some(first).filter(|way| is_reference && way.tuning.is_default())
+    }
+
     /// Returns `true` if a mechanism failed in any session: one failure excludes it.
     fn failed(&self, way: &TunedMethod) -> bool {
         self.sessions.iter().any(|session| session.unfit.contains_key(way))
@@ -104,10 +112,9 @@ impl PairSurvey {
         let Some(keys) = self.keys() else { return Vec::new() };
         let mut cells = Vec::new();
         for size in self.sizes() {
-            let ways = self.ways(size);
-            let Some(reference) = ways.first().cloned() else { continue };
+            let Some(reference) = self.reference(size) else { continue };
             let noise = self.noise(size, SampleMetric::Wall);
-            for way in ways {
+            for way in self.ways(size) {
                 let (Some(wall), Some(cpu)) = (
                     self.ratio(size, &way, &reference, SampleMetric::Wall),
                     self.ratio(size, &way, &reference, SampleMetric::Cpu),

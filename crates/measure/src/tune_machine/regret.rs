@@ -137,8 +137,8 @@ fn point(
     let keys = survey.keys()?;
     let chosen = keys.contest().choice(profile, keys, &asked)?;
     let ways = survey.ways(size);
-    let reference = ways.first()?;
-    let of = |way: &TunedMethod| halves(&survey.costs(size, way, reference, metric_of(prefer)));
+    let reference = survey.reference(size)?;
+    let of = |way: &TunedMethod| halves(&survey.costs(size, way, &reference, metric_of(prefer)));
     let contest = survey.ends.contest();
     let kept = ways.iter().filter(|way| contest.keeps(&survey.ends, way, needs));
     let costs: Vec<(TunedMethod, [f64; 2])> =

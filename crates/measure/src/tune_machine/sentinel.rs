@@ -20,6 +20,8 @@ const ROUNDS: usize = 6;
 const FOR_EACH: Duration = Duration::from_millis(15);
 /// A cell qualifies only if one transfer takes at most this long.
 const LONGEST: Duration = Duration::from_micros(500);
+/// A cell qualifies only up to this size in bytes, because a damaged profile may name any size and duration.
+const LARGEST: u64 = 64 << 20;
 
 /// One cell, with its ratio in the profile and its ratio now.
 #[derive(Clone, Debug, Serialize)]
@@ -65,6 +67,7 @@ fn is_quick(cell: &Cell) -> bool {
         && cell.sink_state == SinkState::Fresh
         && !(reference && cell.tuning.is_default())
         && took.is_ok_and(|took| took < LONGEST)
+        && cell.size <= LARGEST
 }
 
 /// Returns the ends of a cell, if they can be created with files in `place`.
@@ -119,7 +122,7 @@ fn has_drifted(was: &Ratio, is: &Ratio, noise: f64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::advice::tests::cell, *};
 
     #[test]
     fn drift_is_more_than_twice_the_noise_and_more_than_the_intervals() {
@@ -130,5 +133,14 @@ mod tests {
         assert!(!has_drifted(&was, &ratio(0.85, 0.01), 0.05), "within the noise");
         assert!(has_drifted(&was, &ratio(0.85, 0.01), 0.0), "the floor is three percent");
         assert!(has_drifted(&was, &ratio(0.4, 0.01), 0.05));
+    }
+
+    #[test]
+    fn a_damaged_cell_of_any_size_is_not_measured() {
+        let mut cell = cell(["pipe", "pipe"], "splice", (4096, 0.5, 0.1));
+        cell.ns_per_byte = 1e-9;
+        assert!(is_quick(&cell));
+        cell.size = 1 << 62;
+        assert!(!is_quick(&cell));
     }
 }

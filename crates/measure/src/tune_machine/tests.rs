@@ -271,6 +271,11 @@ fn a_way_that_was_wrong_once_is_out() {
     runner.broken = Some(TunedMethod::plain("splice"));
     let cells = survey_of(&mut runner).cells("now");
     assert!(cells.len() == 1 && cells[0].mechanism == "read-write", "{cells:?}");
+    // Without the reference, the ratios would refer to another mechanism.
+    runner.broken = Some(TunedMethod::plain("read-write"));
+    let survey = survey_of(&mut runner);
+    assert_eq!(survey.ways(4096).len(), 1);
+    assert_eq!(survey.cells("now"), []);
 }
 
 #[test]

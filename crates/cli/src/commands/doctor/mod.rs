@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::json;
 use std::fmt::Write;
 use std::path::PathBuf;
-use thalweg_core::failed::quoted;
+use thalweg_core::{failed::quoted, scratch::ScratchSite};
 use thalweg_measure::tune_machine::sentinel;
 
 #[cfg(not(feature = "lab"))]
@@ -73,6 +73,11 @@ impl Subcommand for DoctorArgs {
                 Exit::Usage,
                 format!("{}: not a directory", quoted(&here)),
             ));
+        }
+        if let Some(unfit) = ScratchSite::at(&here).obstacle() {
+            let reason = format!("{}: the methods cannot be tried here: {unfit}", quoted(&here));
+            return Err(CommandFailure::new(Exit::Failed, reason)
+                .hint("choose a directory in which files can be written: --at DIR"));
         }
         let facts = machine::facts();
         let places = places::all(&here);

@@ -70,7 +70,7 @@ pub struct StudyArgs {
     #[arg(long, env = "THALWEG_JSON", hide_env = true, value_parser = flag())]
     pub json: bool,
     /// Write every sample to this file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["new", "check", "rejudge"])]
     pub csv: Option<PathBuf>,
     /// Check the study files, and try every variant once; measure nothing
     #[arg(long)]

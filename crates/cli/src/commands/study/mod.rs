@@ -16,11 +16,15 @@ use std::{
     path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
-use thalweg_core::{atomic_file::write_file, quantity::parse_some_bytes};
+use thalweg_core::{
+    atomic_file::{Destination, DestinationError},
+    quantity::parse_some_bytes,
+};
 use thalweg_lab::{
     arms::CATALOGUE,
     study::{
-        carried, new,
+        carried,
+        new::{self, NewError},
         result::StudyResult,
         run::{self, RunError, RunStage},
         settings::{Settings, SizeSelection},
@@ -47,8 +51,10 @@ use crate::{
 impl Subcommand for StudyArgs {
     fn run(&self, color: bool) -> Result<Exit, CommandFailure> {
         if let Some(at) = &self.new {
-            let written =
-                new::new(at).map_err(|reason| CommandFailure::new(Exit::Usage, reason))?;
+            let written = new::new(at).map_err(|error| match error {
+                NewError::Usage(reason) => CommandFailure::new(Exit::Usage, reason),
+                NewError::Write { path, error } => CommandFailure::of_destination(error, &path),
+            })?;
             let lines = written.iter().map(|path| format!("{}\n", path.display()));
             print(&lines.collect::<String>())?;
             return Ok(Exit::Done);
@@ -70,11 +76,16 @@ impl StudyArgs {
     /// Runs the studies, and saves and shows their results.
     fn measure(&self, studies: &[Loaded], color: bool) -> Result<Exit, CommandFailure> {
         let mut settings = settings(self)?;
-        let extended = self.extend.as_ref().map(|path| ExtendedResult::open(path, studies));
+        let at = self.at.clone().unwrap_or_else(scratch);
+        let extended = self
+            .extend
+            .as_ref()
+            .map(|path| ExtendedResult::open(path, studies, &at, &settings.pinned));
         let extended = extended.transpose()?;
+        // A run may take hours, so a file that cannot be created is an error now.
+        let csv = self.csv.as_deref().map(CsvFile::open).transpose()?;
         let program =
             env::current_exe().map_err(|e| CommandFailure::of_io("find", "this program", &e))?;
-        let at = self.at.clone().unwrap_or_else(scratch);
         let place = RunPlace { program: &program, at: &at };
         let unfinished = UnfinishedStudies::open(self, studies, &mut settings, place);
         settings.command = command(self, &settings);
@@ -100,9 +111,6 @@ impl StudyArgs {
                 Err(error) => exit = worse(exit, report(&error)),
             }
         }
-        if exit != Exit::Done {
-            unfinished.hint(&settings);
-        }
         if let Some(line) = live::slowest(&results).filter(|_| self.verbose) {
             note(&line);
         }
@@ -116,7 +124,10 @@ impl StudyArgs {
             Ok(())
         });
         let kept: Vec<_> = kept.collect();
-        let csv = self.csv.iter().map(|path| csv(&results, path));
+        if exit != Exit::Done || kept.iter().any(Result::is_err) {
+            unfinished.hint(&settings);
+        }
+        let csv = csv.map(|file| file.write(&results));
         let mut problems: Vec<CommandFailure> =
             kept.into_iter().chain(csv).filter_map(Result::err).collect();
         problems.extend(show(self, studies, &results, color).err());
@@ -323,10 +334,24 @@ fn keep(args: &StudyArgs, result: &StudyResult) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// Writes every sample of the results, one per line.
-fn csv(results: &[StudyResult], path: &Path) -> Result<(), CommandFailure> {
-    let written = write_file(path, store::csv(results).as_bytes());
-    written.map_err(|error| CommandFailure::of_destination(error, path))
+/// The file of `--csv`.
+struct CsvFile<'p> {
+    path: &'p Path,
+    file: Destination,
+}
+
+impl<'p> CsvFile<'p> {
+    fn open(path: &'p Path) -> Result<Self, CommandFailure> {
+        let file = Destination::open(path);
+        Ok(Self { path, file: file.map_err(|e| CommandFailure::of_destination(e, path))? })
+    }
+
+    /// Writes every sample of the results, one per line.
+    fn write(mut self, results: &[StudyResult]) -> Result<(), CommandFailure> {
+        let written = self.file.write(store::csv(results).as_bytes(), &|| Ok(()));
+        let written = written.map_err(DestinationError::from).and_then(|()| self.file.publish());
+        written.map_err(|error| CommandFailure::of_destination(error, self.path))
+    }
 }
 
 /// Prints an error and returns the exit status for it.

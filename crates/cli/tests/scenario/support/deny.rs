@@ -80,6 +80,9 @@ pub const SET_ATTRIBUTE: Call = call("fsetxattr", libc::SYS_fsetxattr);
 /// The call that opens a path beneath a directory.
 pub const OPEN_BENEATH: Call = call("openat2", libc::SYS_openat2);
 
+/// The call that brings a file system to stable storage.
+pub const SYNC_SYSTEM: Call = call("syncfs", libc::SYS_syncfs);
+
 /// The call that makes a directory.
 pub const FOLDER: Call = call("mkdirat", libc::SYS_mkdirat);
 

@@ -98,6 +98,36 @@ fn two_threads_move_twice_the_bytes() {
     assert!(fresh.is_fresh());
 }
 
+/// A copy that needs no memory.
+struct Nothing;
+
+impl RepeatedCopy for Nothing {
+    fn allocate(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn copy(&mut self, _times: u32) -> u64 {
+        0
+    }
+
+    fn verify(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        1
+    }
+}
+
+#[test]
+fn a_sample_with_fewer_threads_does_not_count_and_is_no_wrong_data() {
+    let mut arm = Threads::of(vec![Nothing, Nothing]);
+    arm.warm_up().unwrap();
+    arm.short = Some("a thread could not be started".to_owned());
+    assert!(arm.warm_up().is_err() && arm.sample(1).is_err());
+    arm.check().unwrap();
+}
+
 #[test]
 fn a_fresh_sink_faults_at_every_page() {
     let sample = done("kernel = 'libc'\nsink = 'fresh'", 1 << 20);

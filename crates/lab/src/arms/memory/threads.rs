@@ -9,13 +9,18 @@ use super::RepeatedCopy;
 #[derive(Debug)]
 pub struct Threads<C> {
     each: Vec<C>,
-    // The reason why fewer threads ran, which makes the sample invalid.
-    short: Option<String>,
+    /// The reason why fewer threads ran, which makes the sample invalid.
+    pub(super) short: Option<String>,
 }
 
 impl<C> Threads<C> {
     pub fn of(each: Vec<C>) -> Self {
         Self { each, short: None }
+    }
+
+    /// Returns an error if fewer threads ran.
+    pub fn all_ran(&self) -> Result<(), String> {
+        self.short.clone().map_or(Ok(()), Err)
     }
 }
 
@@ -54,9 +59,6 @@ impl<C: RepeatedCopy + Send> RepeatedCopy for Threads<C> {
     }
 
     fn verify(&mut self) -> Result<(), String> {
-        if let Some(reason) = &self.short {
-            return Err(reason.clone());
-        }
         self.each.iter_mut().try_for_each(C::verify)
     }
 

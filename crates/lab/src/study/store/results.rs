@@ -3,14 +3,16 @@
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use serde::Deserialize;
 use std::{
-    fs,
+    fs::{self, File},
     io::{self, Read, Write},
     path::{Path, PathBuf},
 };
 use thalweg_core::{
     atomic_file::{Destination, DestinationError, write_file},
+    error::errno_name,
     trusted_file::make_directory,
 };
+use thalweg_sys::io::sync_filesystem;
 
 use super::{LARGEST_RESULT, Loaded, StoreError, lines, machine_name, samples};
 use crate::study::{
@@ -38,11 +40,13 @@ pub enum ResultError {
 
 /// Saves a result as `FOLDER/MACHINE/DATE/STUDY.json` with its samples in `STUDY.csv.gz`, and returns the path of the
 /// JSON file. An existing result of the same second is not overwritten; the new one becomes `STUDY-2.json`, and so
-/// on. Fails in a directory that another user can write.
+/// on. Fails in a directory that another user can write. When this returns, the result survives a power failure, because
+/// the caller then removes the sessions that it was made of.
 pub fn save(result: &StudyResult, folder: &Path) -> Result<PathBuf, StoreError> {
     let date = result.protocol.began.replace(':', "");
     let folder = folder.join(machine_name()).join(date);
     make_directory(&folder).map_err(|error| StoreError::untrusted(&error))?;
+    let opened = opened(&folder)?;
     let samples = samples::csv(std::slice::from_ref(result));
     let samples = compressed(&samples).map_err(|e| StoreError::of(&folder, e.to_string()))?;
     let more = (2..).map(|number| format!("{}-{number}", result.study));
@@ -56,7 +60,12 @@ pub fn save(result: &StudyResult, folder: &Path) -> Result<PathBuf, StoreError> 
         let bare = without_samples(result, format!("{name}.csv.gz"));
         let text = lines::by_arms(&bare).map_err(|e| StoreError::of(&path, e.to_string()));
         match text.and_then(|text| write_new(&path, text.as_bytes())) {
-            Ok(true) => return Ok(path),
+            Ok(true) => {
+                return make_durable(&opened, &path).map(|()| path.clone()).inspect_err(|_| {
+                    let _ = fs::remove_file(&path);
+                    let _ = fs::remove_file(&beside);
+                });
+            }
             // The name exists without samples: an older version stored results in a single file. The next name is
             // tried.
             Ok(false) => drop(fs::remove_file(&beside)),
@@ -87,12 +96,15 @@ pub fn replace(path: &Path, result: &StudyResult) -> Result<(), ResultError> {
     let Some(old) = samples_beside(path)? else { return write_result(path, result, None) };
     let error =
         |e: StoreError| ResultError::Unreadable { path: e.path, error: io::Error::other(e.reason) };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let opened = opened(folder.unwrap_or(Path::new("."))).map_err(error)?;
     let samples = compressed(&samples::csv(std::slice::from_ref(result)));
     let samples = samples.map_err(|e| error(StoreError::of(path, e.to_string())))?;
     let names = (2..).map(|number| format!("{}-{number}.csv.gz", result.study));
     for name in std::iter::once(format!("{}.csv.gz", result.study)).chain(names) {
         if write_new(&path.with_file_name(&name), &samples).map_err(error)? {
             write_result(path, result, Some(name))?;
+            make_durable(&opened, path).map_err(error)?;
             // A file that no result names does no harm.
             drop(fs::remove_file(path.with_file_name(old)));
             break;
@@ -160,10 +172,11 @@ fn keep_digits(before: &StudyResult, after: &mut StudyResult) {
     }
 }
 
-/// Returns the file name of the samples; `None` if they are in the result itself.
+/// Returns the file name of the samples of a result that [`load`] accepts; `None` if they are in the result itself.
 fn samples_beside(path: &Path) -> Result<Option<String>, ResultError> {
     #[derive(Deserialize)]
     struct Named {
+        schema: u32,
         samples: Option<String>,
     }
     let named: Result<Named, _> = serde_json::from_slice(&read(path)?);
@@ -171,7 +184,19 @@ fn samples_beside(path: &Path) -> Result<Option<String>, ResultError> {
         path: path.to_owned(),
         reason: e.to_string(),
     };
-    Ok(named.map_err(no)?.samples)
+    let named = named.map_err(no)?;
+    Ok(named.samples.filter(|_| named.schema == APART))
+}
+
+/// Opens the directory of a result before its files are written, so that [`make_durable`] reports errors of write-back.
+fn opened(folder: &Path) -> Result<File, StoreError> {
+    File::open(folder).map_err(|error| StoreError::of(folder, error.to_string()))
+}
+
+/// Brings a result to stable storage: its files, and the names of new directories.
+fn make_durable(folder: &File, path: &Path) -> Result<(), StoreError> {
+    sync_filesystem(folder)
+        .map_err(|errno| StoreError::of(path, format!("syncfs: {}", errno_name(errno))))
 }
 
 /// Writes a file atomically. Returns `false` if a file of that name exists.

@@ -184,6 +184,22 @@ fn a_result_whose_samples_are_missing_or_damaged_is_refused_by_the_name_of_their
 }
 
 #[test]
+fn a_result_with_its_samples_names_no_file_to_remove() {
+    let folder = tempfile::tempdir().unwrap();
+    let victim = folder.path().join("victim");
+    fs::write(&victim, "of another program").unwrap();
+    let path = folder.path().join("results/test.json");
+    fs::create_dir(path.parent().unwrap()).unwrap();
+    let crafted = GOLDEN.replacen("\"schema\": 1", "\"schema\": 1, \"samples\": \"../victim\"", 1);
+    assert_ne!(crafted, GOLDEN);
+    fs::write(&path, crafted).unwrap();
+    let result = load(&path).unwrap();
+    replace(&path, &result).unwrap();
+    assert!(victim.exists());
+    assert_eq!(csv(&[load(&path).unwrap()]), csv(&[result]));
+}
+
+#[test]
 fn samples_of_an_earlier_version_are_read_without_the_columns_that_came_later() {
     let result = parse_result(GOLDEN.as_bytes()).unwrap();
     let csv = csv(std::slice::from_ref(&result));
