@@ -2,7 +2,6 @@
 //! that cannot accept does not spin.
 
 use std::{
-    fs,
     io::{Read, Write},
     os::unix::net::UnixStream,
     thread,
@@ -15,21 +14,34 @@ use thalweg_sys::{
     fault::{Call, CallCounts, Effect, Rule, Script, ScriptRun},
 };
 
+use thalweg_testing::open_files;
+
 use crate::serving::{Client, TestSite};
 
 const REQUEST: &str = "GET /file HTTP/1.1\r\nHost: a\r\n\r\n";
 /// Timeout of a test. No test asserts a shorter time.
 const GUARD: Duration = Duration::from_secs(60);
 
-fn descriptors() -> usize {
-    fs::read_dir("/proc/self/fd").unwrap().count()
+/// Runs `run`, and waits until all files that it opened are closed.
+fn leaves_nothing_open<T>(what: &str, run: impl FnOnce() -> T) -> T {
+    let before = open_files();
+    let value = run();
+    let began = Instant::now();
+    loop {
+        let mut left = open_files();
+        left.retain(|file| !before.contains(file));
+        if left.is_empty() {
+            return value;
+        }
+        assert!(began.elapsed() < GUARD, "{what}: {left:?} are open");
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// Serves three clients under these fault rules. Each client sends two requests. Then all descriptors must be
 /// closed.
 fn serves_three(rules: Vec<Rule>, what: &str) -> ScriptRun<()> {
-    let before = descriptors();
-    let outcome = Script::new(rules).run(|| {
+    let serve = || {
         let place = TestSite::with(|options| (options.threads, options.metrics) = (Some(1), true));
         place.file("file", "text");
         let mut clients: Vec<Client> = (0..3).map(|_| place.connect()).collect();
@@ -44,13 +56,8 @@ fn serves_three(rules: Vec<Rule>, what: &str) -> ScriptRun<()> {
         drop(clients);
         // The only connection left is that of the metrics request.
         place.counts(|page| page.lines().any(|line| line == "thalweg_connections 1"));
-    });
-    let began = Instant::now();
-    while descriptors() != before {
-        assert!(began.elapsed() < GUARD, "{what}: {} and not {before}", descriptors());
-        thread::sleep(Duration::from_millis(5));
-    }
-    outcome
+    };
+    leaves_nothing_open(what, || Script::new(rules).run(serve))
 }
 
 #[test]
@@ -140,10 +147,9 @@ fn a_worker_that_can_accept_no_client_rests_and_tries_again() {
 #[test]
 fn at_a_socket_of_two_workers_one_that_can_accept_no_client_blocks_none() {
     let _alone = thalweg_testing::alone();
-    let before = descriptors();
     for nth in 1..=3 {
         let rule = Rule::once(Call::Accept, nth, Effect::Errno(Errno::MFILE));
-        let outcome = Script::new(vec![rule]).run(|| {
+        let serve = || {
             let folder = tempfile::tempdir().unwrap();
             let name = folder.path().join("socket");
             let place = TestSite::with(|options| {
@@ -160,12 +166,9 @@ fn at_a_socket_of_two_workers_one_that_can_accept_no_client_blocks_none() {
                 client.read_to_string(&mut answer).unwrap();
                 assert!(answer.ends_with("\r\n\r\ntext"), "{answer}");
             }
-        });
+        };
+        let what = format!("at {nth}");
+        let outcome = leaves_nothing_open(&what, || Script::new(vec![rule]).run(serve));
         assert_eq!(outcome.fired, 1);
-    }
-    let began = Instant::now();
-    while descriptors() != before {
-        assert!(began.elapsed() < GUARD, "{} and not {before}", descriptors());
-        thread::sleep(Duration::from_millis(5));
     }
 }
