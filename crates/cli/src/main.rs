@@ -60,7 +60,11 @@ fn run() -> ExitCode {
     // Without this, SIGXFSZ would kill the process before it can report or clean up.
     let _ = signal::ignore_sigxfsz();
     let hidden = cpu::hidden().map_err(|error| CommandFailure::new(Exit::Usage, error));
-    let exit = hidden.and_then(|_| cli.run()).unwrap_or_else(|failure| text::report(&failure));
+    let exit = hidden.and_then(|_| cli.run()).unwrap_or_else(|failure| {
+        let exit = text::report(&failure);
+        cli.answer_failed(&failure);
+        exit
+    });
     let lost = text::lost().map_or(Exit::Done, |failure| text::report(&failure));
     let exit = if exit == Exit::Done { lost } else { exit };
     exit.as_interrupted().into()

@@ -8,10 +8,11 @@ use std::{
 };
 use thalweg_tree::{
     Error,
+    compare::Comparison,
     manifest::{NewManifest, TreeAttributes, make},
 };
 
-use super::{Subcommand, verify::Findings};
+use super::{FailedAnswer, Subcommand, verify::Findings};
 use crate::{
     args::{HashName, ProgressArgs},
     exit::{CommandFailure, Exit},
@@ -20,7 +21,7 @@ use crate::{
         answer::SCHEMA,
         quantity,
         summary_words::{count, time_and_rate},
-        text::{answer_beside, note, print, print_bytes},
+        text::{self, AnswerStream, note, print, print_bytes},
     },
     stdio,
 };
@@ -79,11 +80,16 @@ impl Subcommand for ManifestArgs {
         true
     }
 
+    fn failed_answer(&self, error: String) -> Option<FailedAnswer> {
+        let stream = AnswerStream::beside(self.own_file().is_none());
+        self.shown.json.then(|| (answer(&Comparison::default(), Some(&error)), stream))
+    }
+
     fn run(&self, _color: bool) -> Result<Exit, CommandFailure> {
         interrupt::catch();
         let findings = Findings::of(self.shown, std::slice::from_ref(&self.path));
         let jobs = self.jobs.map_or(0, |jobs| jobs as usize);
-        let own = self.output.as_deref().filter(|path| path.as_os_str() != "-");
+        let own = self.own_file();
         let second = own.filter(|_| self.attributes).map(TreeAttributes::beside);
         if self.attributes && second.is_none() {
             let message = "--attributes requires -o FILE";
@@ -112,6 +118,13 @@ impl Subcommand for ManifestArgs {
     }
 }
 
+impl ManifestArgs {
+    /// Returns the file of the manifest; `None` if it is standard output.
+    fn own_file(&self) -> Option<&Path> {
+        self.output.as_deref().filter(|path| path.as_os_str() != "-")
+    }
+}
+
 /// Writes a manifest to a file, if it is complete.
 pub fn publish(path: &Path, made: &NewManifest) -> Result<Exit, CommandFailure> {
     if made.account.stopped {
@@ -129,6 +142,16 @@ pub fn publish(path: &Path, made: &NewManifest) -> Result<Exit, CommandFailure> 
     Ok(Exit::Done)
 }
 
+/// Returns the JSON object.
+fn answer(account: &Comparison, error: Option<&str>) -> String {
+    let answer = json!({
+        "files": account.same, "bytes": account.bytes, "folders": account.dirs,
+        "not_named": account.not_named, "errors": account.error_count, "error": error,
+        "seconds": account.seconds, "cpu_seconds": account.cpu_seconds, "schema": SCHEMA,
+    });
+    answer.to_string()
+}
+
 /// Prints the totals: on standard error if the lines are on standard output.
 fn print_totals(
     args: &ManifestArgs,
@@ -137,17 +160,9 @@ fn print_totals(
 ) -> Result<(), CommandFailure> {
     let account = &made.account;
     if args.shown.json {
-        let answer = json!({
-            "files": account.same, "bytes": account.bytes, "folders": account.dirs,
-            "not_named": account.not_named, "errors": account.error_count,
-            "error": account.error.as_ref().map(ToString::to_string),
-            "seconds": account.seconds, "cpu_seconds": account.cpu_seconds, "schema": SCHEMA,
-        });
-        if is_in_file {
-            return print(&format!("{answer}\n"));
-        }
-        answer_beside(&answer.to_string());
-        return Ok(());
+        let error = account.error.as_ref().map(ToString::to_string);
+        let stream = AnswerStream::beside(!is_in_file);
+        return text::answer(&answer(account, error.as_deref()), stream);
     }
     let unnamed = account.not_named;
     if args.shown.quiet || !is_in_file && unnamed == 0 {

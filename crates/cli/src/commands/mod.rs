@@ -2,7 +2,8 @@
 //! command, add its file, its `mod` and its line in `commands!`.
 
 use clap::{Args, Parser, Subcommand as Parsed};
-use std::ffi::OsString;
+use std::{ffi::OsString, path::PathBuf};
+use thalweg_serve::remote::RemoteName;
 use thalweg_sys::environ;
 
 mod compare;
@@ -38,11 +39,22 @@ mod without_lab;
 use crate::{
     args::Color,
     exit::{CommandFailure, Exit},
-    output::paint,
+    output::{
+        paint,
+        text::{self, AnswerStream},
+    },
 };
 use copy::CopyArgs;
 #[cfg(not(feature = "lab"))]
 use without_lab::{report, study, trial};
+
+/// A JSON object in one line, and its stream.
+pub type FailedAnswer = (String, AnswerStream);
+
+/// Returns `true` for a path on another machine. thalweg there then prints the JSON object.
+fn is_remote(path: Option<&PathBuf>) -> bool {
+    path.is_some_and(|path| !matches!(RemoteName::parse(path.as_os_str()), Ok(None)))
+}
 
 /// A parsed command that can run.
 pub trait Subcommand {
@@ -54,6 +66,11 @@ pub trait Subcommand {
     /// Returns `true` if the command may print text in colour.
     fn uses_color(&self) -> bool {
         true
+    }
+
+    /// Returns the JSON object of a command that fails before it has one; `None` without `--json`.
+    fn failed_answer(&self, _error: String) -> Option<FailedAnswer> {
+        None
     }
 
     /// Executes the command; `color` applies to text output.
@@ -168,6 +185,16 @@ impl Cli {
     pub fn run(&self) -> Result<Exit, CommandFailure> {
         let command = self.command.chosen();
         command.run(command.uses_color() && paint::wanted(self.common.color))
+    }
+
+    /// Prints the JSON object of a command that failed, unless it has printed one.
+    pub fn answer_failed(&self, failure: &CommandFailure) {
+        if failure.message.is_empty() || text::has_answered() {
+            return;
+        }
+        if let Some((line, stream)) = self.command.chosen().failed_answer(failure.one_line()) {
+            text::keep(text::answer(&line, stream));
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     output::{
         answer::{JsonAnswer, UnavailableMethod, describe_look, unavailable},
         quantity,
-        text::{answer_beside, note, report as report_failure},
+        text::{self, AnswerStream, keep, note, report as report_failure},
     },
     profile::{Moves, SavedProfile},
     progress::ProgressMeter,
@@ -139,7 +139,7 @@ impl StreamCopy<'_> {
             let error = if errors.is_empty() { stopped } else { Some(errors.join("; ")) };
             let answer =
                 JsonAnswer { unavailable: end.unavailable, error, ..JsonAnswer::of(&report) };
-            answer_beside(&answer.line());
+            keep(text::answer(&answer.line(), AnswerStream::Errors));
         }
         if end.abandoned {
             die_of_sigpipe();

@@ -20,7 +20,7 @@ use crate::{
         answer::{ChoiceEvidence, JsonAnswer, SCHEMA, UnavailableMethod, VerifiedCounts},
         quantity,
         summary_words::{count, time_and_rate},
-        text::{answer_beside, note, print, report},
+        text::{self, AnswerStream, note, report},
     },
 };
 
@@ -288,11 +288,7 @@ impl TransferAccount<'_> {
             schema: SCHEMA,
             ..JsonAnswer::default()
         };
-        if self.on_stderr {
-            answer_beside(&answer.line());
-            return Ok(());
-        }
-        print(&(answer.line() + "\n"))
+        text::answer(&answer.line(), AnswerStream::beside(self.on_stderr))
     }
 
     /// Returns text such as `3 files sent (1.2 GiB) in 0.6 s, 2.0 GiB/s by ring`, like the summary of a copy.

@@ -191,6 +191,11 @@ impl JsonAnswer {
         }
     }
 
+    /// Creates the answer of a command that failed before it moved anything.
+    pub fn failed(error: String) -> Self {
+        Self { error: Some(error), schema: SCHEMA, ..Self::default() }
+    }
+
     /// Returns the answer as one line of JSON.
     pub fn line(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()

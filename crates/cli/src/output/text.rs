@@ -3,7 +3,10 @@
 use serde::Serialize;
 use std::{
     io::{ErrorKind, Write},
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 use thalweg_core::shown_lines;
 
@@ -16,6 +19,24 @@ const SIGPIPE: i32 = rustix::process::Signal::PIPE.as_raw();
 
 /// The first failure to write results while the work continued; see [`lost`].
 static LOST: Mutex<Option<CommandFailure>> = Mutex::new(None);
+
+/// `true` after the JSON object of the command was printed.
+static ANSWERED: AtomicBool = AtomicBool::new(false);
+
+/// The stream for the JSON object of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerStream {
+    Output,
+    /// Standard error, because standard output carries data.
+    Errors,
+}
+
+impl AnswerStream {
+    /// Returns standard error if standard output carries data.
+    pub fn beside(carries_data: bool) -> Self {
+        if carries_data { Self::Errors } else { Self::Output }
+    }
+}
 
 /// Prints on standard output.
 pub fn print(text: &str) -> Result<(), CommandFailure> {
@@ -82,14 +103,19 @@ pub fn note_json(line: &str) {
     let _ = writeln!(stderr, "{line}");
 }
 
-/// Prints the JSON answer on standard error, because standard output carries data. The answer is a result, so [`keep`]
-/// stores a write error.
-pub fn answer_beside(line: &str) {
-    let written = || {
-        expect_open(2, ERRORS)?;
-        writeln!(std::io::stderr().lock(), "{line}").map_err(|e| not_written(ERRORS, &e))
-    };
-    keep(written());
+/// Prints the JSON object of the command as one line.
+pub fn answer(line: &str, stream: AnswerStream) -> Result<(), CommandFailure> {
+    ANSWERED.store(true, Relaxed);
+    if stream == AnswerStream::Output {
+        return print(&format!("{line}\n"));
+    }
+    expect_open(2, ERRORS)?;
+    writeln!(std::io::stderr().lock(), "{line}").map_err(|e| not_written(ERRORS, &e))
+}
+
+/// Returns `true` after the command's JSON object was printed.
+pub fn has_answered() -> bool {
+    ANSWERED.load(Relaxed)
 }
 
 /// Prints the message and the hint of a failure, unless they are empty, and returns its exit status.

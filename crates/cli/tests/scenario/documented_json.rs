@@ -2,7 +2,10 @@
 
 use rustix::process::Signal;
 use serde_json::Value;
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use crate::support::{Scratch, bytes, interrupted, run, schema::faults, thalweg};
 
@@ -51,8 +54,7 @@ fn copies_pipes_and_progress_print_what_their_schemas_say() {
             expect(name, &run(command.arg("--json")).expect(0).json_on_stderr());
         }
     }
-    let failed = run(thalweg().args(["copy", "--json"]).arg(here.join("gone")).arg(&copy));
-    expect("answer", &failed.json());
+    expect_errors(&here.join("gone"), &copy);
     let mut pipe = thalweg();
     pipe.args(["pipe", "--json", "--progress=json"]);
     pipe.stdin(fs::File::open(source.join("file")).unwrap());
@@ -157,4 +159,30 @@ fn the_checker_finds_what_is_wrong() {
     for part in ["bytes: not integer", "more: not in the schema", "seconds: missing"] {
         assert!(found.contains(part), "{part} not in {found}");
     }
+}
+
+/// Checks that a command that fails before it has results prints its JSON object with the error.
+#[track_caller]
+fn expect_errors(gone: &Path, copy: &Path) {
+    let no_name = gone.join("file");
+    for (name, words) in [
+        ("answer", vec!["copy", "-T"]),
+        ("answer", vec!["sync"]),
+        ("answer", vec!["move"]),
+        ("answer", vec!["receive", "--from"]),
+        ("answer", vec!["fetch", "--cacert"]),
+        ("verify", vec!["verify", "--manifest"]),
+        ("manifest", vec!["manifest", "-o"]),
+    ] {
+        let ran = run(thalweg().args(&words).arg(&no_name).arg(copy).arg("--json"));
+        assert!([1, 2].contains(&ran.code()), "{words:?}: {}", ran.said());
+        let answer = ran.json();
+        expect(name, &answer);
+        assert!(answer["error"].is_string(), "{words:?}: {answer}");
+    }
+    let sent = run(thalweg().args(["send", "--json", "--to", "nobody"]).arg(gone)).expect(1);
+    expect("answer", &sent.json());
+    let ran = run(thalweg().args(["fetch", "--json", "nonsense", "-"])).expect(2);
+    expect("answer", &ran.json_on_stderr());
+    assert!(ran.stdout.is_empty(), "standard output is for the data");
 }

@@ -24,7 +24,7 @@ use crate::{
     output::{
         answer::{FleetAnswer, JsonAnswer},
         quantity,
-        text::{note, print},
+        text::{self, AnswerStream, note, print},
     },
     profile::{Moves, SavedProfile},
     progress::{Counting, ProgressMeter},
@@ -127,7 +127,7 @@ fn report_end(
         };
         let fleet = Some(fleet);
         let answer = JsonAnswer { fleet, ..summary::answer(&report.tree, None, args.verify) };
-        return print(&(answer.line() + "\n"));
+        return text::answer(&answer.line(), AnswerStream::Output);
     }
     if args.shown.quiet {
         return Ok(());

@@ -13,13 +13,13 @@ use thalweg_measure::tune_copy::{TuneError, TuneResult};
 use thalweg_sys::Errno;
 use thalweg_tree::{CopyOptions, Ending, Error, Halt, Refusal, TreeReport, manifest::make_of};
 
-use super::{Subcommand, manifest, verify::Findings};
+use super::{FailedAnswer, Subcommand, is_remote, manifest, verify::Findings};
 use crate::{
     exit::{CommandFailure, Exit},
     interrupt,
     output::{
         answer::JsonAnswer,
-        text::{complain, keep, note, print},
+        text::{self, AnswerStream, complain, keep, note, print},
     },
     profile::{Moves, SavedProfile},
     progress::{Counting, ProgressMeter},
@@ -54,6 +54,13 @@ impl Subcommand for CopyArgs {
 
     fn uses_color(&self) -> bool {
         self.tune
+    }
+
+    fn failed_answer(&self, error: String) -> Option<FailedAnswer> {
+        let destination = self.target_directory.as_ref().or(self.paths.last());
+        let prints = self.shown.json && !is_remote(destination);
+        let carries_data = destination.is_some_and(|path| is_dash(path));
+        prints.then(|| (JsonAnswer::failed(error).line(), AnswerStream::beside(carries_data)))
     }
 
     fn run(&self, color: bool) -> Result<Exit, CommandFailure> {
@@ -279,7 +286,7 @@ impl<'r> CopyCommand<'r> {
             let mut answer = summary::answer(report, tuned, args.verify);
             let message = failure.map(|failure| failure.message.clone());
             answer.error = answer.error.or(message.filter(|message| !message.is_empty()));
-            return print(&(JsonAnswer::line(&answer) + "\n"));
+            return text::answer(&answer.line(), AnswerStream::Output);
         }
         if args.shown.quiet {
             return Ok(());

@@ -18,7 +18,7 @@ use thalweg_serve::client::{
 };
 use thalweg_tree::Hash;
 
-use super::Subcommand;
+use super::{FailedAnswer, Subcommand};
 use crate::{
     exit::{CommandFailure, Exit, OUTPUT, advice, transfer_failure, worse},
     interrupt,
@@ -26,7 +26,7 @@ use crate::{
         answer::{JsonAnswer, VerifiedCounts},
         quantity,
         summary_words::{count, time_and_rate},
-        text::{answer_beside, complain, keep, note, print, report},
+        text::{self, AnswerStream, complain, keep, note, report},
     },
     profile::{Moves, SavedProfile},
     remote, stdio,
@@ -52,6 +52,13 @@ const RETRIES: u32 = 5;
 impl Subcommand for FetchArgs {
     fn outlives_pipes(&self) -> bool {
         self.stdio
+    }
+
+    fn failed_answer(&self, error: String) -> Option<FailedAnswer> {
+        let (_, destination) = self.split();
+        let carries_data = self.stdio || destination.is_some_and(|path| path.as_os_str() == "-");
+        let answer = || (JsonAnswer::failed(error).line(), AnswerStream::beside(carries_data));
+        self.shown.json.then(answer)
     }
 
     fn run(&self, _color: bool) -> Result<Exit, CommandFailure> {
@@ -252,11 +259,8 @@ impl FetchArgs {
         };
         if self.shown.json {
             let answer = JsonAnswer { bytes: report.bytes, ..answer };
-            if place.is_output() || self.stdio {
-                answer_beside(&answer.line());
-            } else {
-                keep(print(&(answer.line() + "\n")));
-            }
+            let stream = AnswerStream::beside(place.is_output() || self.stdio);
+            keep(text::answer(&answer.line(), stream));
         }
         end
     }

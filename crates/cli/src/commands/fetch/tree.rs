@@ -28,7 +28,7 @@ use crate::{
         change_log::ChangeLog,
         itemized, quantity,
         summary_words::{add_counts, count, sync_summary, time_and_rate},
-        text::{answer_beside, complain, keep, note, print, print_line},
+        text::{self, AnswerStream, complain, keep, note, print_line},
     },
     progress::ProgressMeter,
     remote,
@@ -212,11 +212,7 @@ fn summarize(args: &FetchArgs, path: &Path, fetched: &TreeFetched) {
 
 /// Prints the JSON answer: on standard error with `--stdio`, because standard output is then the connection.
 fn show(args: &FetchArgs, answer: &JsonAnswer) {
-    if args.stdio {
-        answer_beside(&answer.line());
-    } else {
-        keep(print(&(answer.line() + "\n")));
-    }
+    keep(text::answer(&answer.line(), AnswerStream::beside(args.stdio)));
 }
 
 /// Returns the failure that describes missing entries, with advice; `None` if nothing is missing.

@@ -10,7 +10,7 @@ use thalweg_tree::{
 };
 
 use super::{
-    Subcommand,
+    FailedAnswer, Subcommand,
     copy::{CopyArgs, CopyWatcher, answer_of},
     sync::{SyncArgs, SyncWatcher},
 };
@@ -21,7 +21,7 @@ use crate::{
     output::{
         answer::JsonAnswer,
         summary_words::{count, grouped},
-        text::{note, print},
+        text::{self, AnswerStream, note},
     },
     progress::{Counting, ProgressMeter},
 };
@@ -66,6 +66,10 @@ impl Subcommand for MoveArgs {
         true
     }
 
+    fn failed_answer(&self, error: String) -> Option<FailedAnswer> {
+        self.shown.json.then(|| (JsonAnswer::failed(error).line(), AnswerStream::Output))
+    }
+
     fn run(&self, _color: bool) -> Result<Exit, CommandFailure> {
         interrupt::catch();
         self.paths.iter().try_for_each(|path| expect_local(path))?;
@@ -89,7 +93,7 @@ impl Subcommand for MoveArgs {
         watcher.finish(moved.as_ref().map_or(0, |report| report.tree.bytes));
         let report = moved.map_err(|error| not_started(&error, &sources))?;
         if self.shown.json {
-            print(&(JsonAnswer::line(&answer_of(&report.tree)) + "\n"))?;
+            text::answer(&answer_of(&report.tree).line(), AnswerStream::Output)?;
         } else if (self.shown.is_watched() || self.verbose || self.dry_run) && !self.shown.quiet {
             note(&summary(&report, self.dry_run));
         }

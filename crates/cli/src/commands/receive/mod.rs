@@ -13,7 +13,7 @@ pub use args::ReceiveArgs;
 use files::Receiving;
 
 use super::{
-    Subcommand,
+    FailedAnswer, Subcommand,
     transfer_report::{
         self, SoFar, TransferAccount, TransferClock, TransferCounts, UsedMethod, failure,
     },
@@ -21,13 +21,21 @@ use super::{
 use crate::{
     exit::{CommandFailure, Exit},
     interrupt::{self, is_interrupted},
-    output::text::complain,
+    output::{
+        answer::JsonAnswer,
+        text::{AnswerStream, complain},
+    },
     progress::ProgressMeter,
 };
 
 impl Subcommand for ReceiveArgs {
     fn outlives_pipes(&self) -> bool {
         true
+    }
+
+    fn failed_answer(&self, error: String) -> Option<FailedAnswer> {
+        let stream = AnswerStream::beside(self.destination.as_os_str() == "-");
+        self.shown.json.then(|| (JsonAnswer::failed(error).line(), stream))
     }
 
     fn run(&self, _color: bool) -> Result<Exit, CommandFailure> {

@@ -19,7 +19,7 @@ use thalweg_core::{Tuning, cadence::RETRY_PAUSE, shown};
 use thalweg_sys::{Errno, io};
 
 use super::{
-    Subcommand,
+    FailedAnswer, Subcommand,
     transfer_report::{
         self, SoFar, TransferAccount, TransferClock, TransferCounts, UsedMethod, failure,
     },
@@ -27,7 +27,10 @@ use super::{
 use crate::{
     exit::{CommandFailure, Exit, INPUT},
     interrupt::{self, is_interrupted},
-    output::answer::{ChoiceEvidence, VerifiedCounts},
+    output::{
+        answer::{ChoiceEvidence, JsonAnswer, VerifiedCounts},
+        text::AnswerStream,
+    },
     profile::{Moves, SavedProfile},
     progress::ProgressMeter,
     stdio,
@@ -52,6 +55,10 @@ struct SendSource {
 impl Subcommand for SendArgs {
     fn outlives_pipes(&self) -> bool {
         true
+    }
+
+    fn failed_answer(&self, error: String) -> Option<FailedAnswer> {
+        self.shown.json.then(|| (JsonAnswer::failed(error).line(), AnswerStream::Output))
     }
 
     fn run(&self, _color: bool) -> Result<Exit, CommandFailure> {

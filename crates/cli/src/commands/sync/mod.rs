@@ -8,8 +8,9 @@ use thalweg_tree::{
 };
 
 use super::{
-    Subcommand,
+    FailedAnswer, Subcommand,
     copy::{CopyArgs, CopyWatcher, answer_of},
+    is_remote,
 };
 use crate::{
     exit::{CommandFailure, Exit, advice_on_refusal},
@@ -17,7 +18,7 @@ use crate::{
     output::{
         answer::{JsonAnswer, SyncAnswer},
         summary_words::sync_summary,
-        text::{note, print},
+        text::{self, AnswerStream, note},
     },
     profile::{Moves, SavedProfile},
     progress::{Counting, ProgressMeter},
@@ -35,6 +36,11 @@ const NO_DESTINATION: &str = "missing destination: thalweg sync SRC... DST";
 impl Subcommand for SyncArgs {
     fn outlives_pipes(&self) -> bool {
         true
+    }
+
+    fn failed_answer(&self, error: String) -> Option<FailedAnswer> {
+        let prints = self.shown.json && !is_remote(self.paths.last());
+        prints.then(|| (JsonAnswer::failed(error).line(), AnswerStream::Output))
     }
 
     fn run(&self, _color: bool) -> Result<Exit, CommandFailure> {
@@ -62,7 +68,7 @@ impl Subcommand for SyncArgs {
         let summary = summary(&report, self.dry_run);
         watcher.log(&summary);
         if self.shown.json {
-            print(&(JsonAnswer::line(&answer(&report)) + "\n"))?;
+            text::answer(&answer(&report).line(), AnswerStream::Output)?;
         } else if (self.shown.is_watched() || self.prints_changes()) && !self.shown.quiet {
             note(&summary);
         }

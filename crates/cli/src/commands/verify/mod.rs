@@ -1,6 +1,6 @@
 //! `thalweg verify`: compares a copy with its source.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use std::{
     fs,
     io::Read,
@@ -14,7 +14,7 @@ use thalweg_tree::{
     manifest::{CheckOptions, Manifest, TreeAttributes, check},
 };
 
-use super::Subcommand;
+use super::{FailedAnswer, Subcommand};
 use crate::{
     exit::{CommandFailure, Exit, INPUT},
     interrupt,
@@ -22,7 +22,7 @@ use crate::{
         answer::SCHEMA,
         quantity,
         summary_words::{count, time_and_rate},
-        text::{keep, note, print},
+        text::{self, AnswerStream, keep, note, print},
     },
     stdio::expect_open,
 };
@@ -36,6 +36,11 @@ pub use findings::Findings;
 impl Subcommand for VerifyArgs {
     fn outlives_pipes(&self) -> bool {
         true
+    }
+
+    fn failed_answer(&self, error: String) -> Option<FailedAnswer> {
+        let answer = || answer(&Comparison::default(), Some(&error));
+        self.shown.json.then(|| (answer(), AnswerStream::Output))
     }
 
     fn run(&self, _color: bool) -> Result<Exit, CommandFailure> {
@@ -140,7 +145,9 @@ fn not_started(error: &Error) -> CommandFailure {
 /// Prints the results, and returns the exit status.
 fn conclude(args: &VerifyArgs, found: &Comparison) -> Result<Exit, CommandFailure> {
     if args.shown.json {
-        keep(print(&format!("{}\n", answer(found))));
+        let stopped = found.stopped.then(|| "interrupted".to_owned());
+        let error = found.error.as_ref().map(ToString::to_string).or(stopped);
+        keep(text::answer(&answer(found, error.as_deref()), AnswerStream::Output));
     } else if !args.shown.quiet {
         keep(print(&line(found)));
     }
@@ -179,13 +186,14 @@ fn line(found: &Comparison) -> String {
     parts.join(", ") + "\n"
 }
 
-fn answer(found: &Comparison) -> Value {
-    let stopped = found.stopped.then(|| "interrupted".to_owned());
-    json!({
+/// Returns the JSON object.
+fn answer(found: &Comparison, error: Option<&str>) -> String {
+    let answer = json!({
         "same": found.same, "bytes": found.bytes, "folders": found.dirs, "others": found.others,
         "differ": found.differ, "attributes": found.attributes, "missing": found.missing,
         "extra": found.extra, "not_named": found.not_named, "errors": found.error_count,
-        "error": found.error.as_ref().map(ToString::to_string).or(stopped),
+        "error": error,
         "seconds": found.seconds, "cpu_seconds": found.cpu_seconds, "schema": SCHEMA,
-    })
+    });
+    answer.to_string()
 }
