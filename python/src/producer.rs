@@ -418,6 +418,7 @@ impl ProducerInner {
             let root = lent.root.as_ref().map(|root| root.bind(py));
             py.import("thalweg._arrays")?.getattr("released")?.call1((
                 array,
+                &lent.loan,
                 root,
                 references(array),
                 root.map_or(0, references),

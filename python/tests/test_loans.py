@@ -91,6 +91,13 @@ def test_another_array_is_not_taken_for_the_lent_one() -> None:
     array = out.empty(3)
     with pytest.raises(ValueError, match="not the array"):
         out.commit(np.empty(3))
+    theirs = memoryview(bytearray(8))
+    for call in (out.commit, out.discard):
+        with pytest.raises(ValueError, match="not the array"):
+            call(theirs)
+        with pytest.raises(ValueError, match="not the array"):
+            call(memoryview(array))
+    assert theirs.nbytes == 8
     out.discard(array)
 
 

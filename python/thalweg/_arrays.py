@@ -144,9 +144,20 @@ def _held_once() -> int:
     return references(alone)
 
 
-def released(array: Any, root: Any, held: int, root_held: int) -> None:
-    """Empties an array that `lent` returned, if no other array can refer to its memory."""
+def _is_of(view: memoryview, loan: Loan) -> bool:
+    try:
+        return view.obj is loan
+    except ValueError:
+        # The view is released: an earlier call did that, and then found another view.
+        return True
+
+
+def released(array: Any, loan: Loan, root: Any, held: int, root_held: int) -> None:
+    """Empties an array that `lent` returned, if no other array can refer to its memory. `held` and `root_held` are the reference counts
+    of the array and of the root in the method that the program called."""
     if isinstance(array, memoryview):
+        if not _is_of(array, loan):
+            raise ValueError("this is not the array of the loan")
         array.release()
         return
     if root is None or array.base is not root:
