@@ -2,14 +2,20 @@
 
 import gc
 import socket
+import sys
 import threading
 import time
+import weakref
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import ring
 import thalweg
+import thalweg._arrays
 from conftest import PATIENCE, Start
+
+Call = Callable[..., None]
 
 #: A sender that sends an array, lends another one, and waits.
 LENDER = """
@@ -58,6 +64,91 @@ def test_nothing_is_published_while_something_else_lies_over_it(of: object) -> N
     del other
     out.commit(array)
     assert (into.receive() == 1).all()
+
+
+@pytest.mark.parametrize("call", [thalweg.Producer.commit, thalweg.Producer.discard])
+def test_a_view_is_found_if_no_variable_refers_to_the_array(call: Call) -> None:
+    out, into = thalweg.pair()
+    # There are as many references as for an array in a variable, without a view.
+    box = [out.empty(64, np.uint8)]
+    view = memoryview(box[0])
+    with pytest.raises(BufferError):
+        call(out, box.pop())
+    # The call uses the references of this tuple.
+    given = (out, view.obj)
+    with pytest.raises(BufferError):
+        call(*given)
+    view[0] = 7
+    assert into.try_receive() is None
+    del view
+    call(*given)
+    assert given[1].shape == (0,)
+
+
+class Camera:
+    frame: object
+
+
+def of_a_closure(out: thalweg.Producer, array: object) -> Callable[[], object]:
+    out.commit(array)
+    return lambda: array
+
+
+def of_an_attribute(out: thalweg.Producer, camera: Camera) -> None:
+    camera.frame = out.empty(2)
+    out.commit(camera.frame)
+
+
+#: Programs that are not in a function, or refer to a variable outside of it.
+PROGRAMS = [
+    "frame = out.empty(2); out.commit(frame)",
+    "out.commit(out.empty(2))",
+    "camera.frame = out.empty(2); out.commit(camera.frame)",
+    "class Body:\n    frame = out.empty(2)\n    out.commit(frame)",
+    "frame = out.empty(2)\ndef call():\n    out.commit(frame)\ncall()",
+]
+
+
+@pytest.mark.parametrize("is_lent", [False, True], ids=["as this interpreter calls", "as Python 3.14 calls"])
+def test_an_array_in_any_kind_of_variable_is_published(monkeypatch: pytest.MonkeyPatch, is_lent: bool) -> None:
+    out, into = thalweg.pair()
+    if is_lent:
+        monkeypatch.setattr(thalweg._arrays, "_LENDS_VARIABLES", True)
+    of_a_closure(out, out.empty(2))
+    of_an_attribute(out, Camera())
+    for program in PROGRAMS:
+        exec(program, {"out": out, "camera": Camera()})
+    assert len(into.receive_all()) == 2 + len(PROGRAMS)
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="counts as Python 3.14 does")
+def test_a_second_reference_to_a_lent_variable_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    out, _into = thalweg.pair()
+    array = out.empty(2)
+    # If the call has no reference of its own, this counts as another one than that of the variable.
+    monkeypatch.setattr(thalweg._arrays, "_LENDS_VARIABLES", True)
+    with pytest.raises(BufferError):
+        out.commit(array)
+    monkeypatch.undo()
+    out.commit(array)
+
+
+def test_a_call_keeps_no_variables_of_its_caller_alive() -> None:
+    out, _into = thalweg.pair()
+    other = Camera()
+    seen = weakref.ref(other)
+    array = out.empty(3)
+    out.commit(array)
+    del other
+    assert seen() is None
+
+
+def test_a_call_leaves_the_dictionary_of_locals_to_its_caller() -> None:
+    out, _into = thalweg.pair()
+    mine = locals()
+    array = out.empty(3)
+    out.commit(array)
+    assert mine["out"] is out and "array" not in mine
 
 
 def test_without_its_array_a_loan_is_published_when_nothing_lies_over_it() -> None:

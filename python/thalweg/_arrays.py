@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 import signal
 import struct
+import sys
 import threading
+from collections.abc import Iterable
 from functools import cache
+from types import FrameType
 from typing import Any
 
 from thalweg._errors import made
@@ -15,6 +18,8 @@ from thalweg._native import Loan, Message, references
 _BUFFER, _TIME = 1, 2
 _NAME = re.compile(r"[<>][Mm]8(\[\d{0,9}(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])?")
 _MOST_TYPES = 1000
+#: Flag of the code of functions, whose variables are not in a dictionary.
+_CO_OPTIMIZED = 1
 _types: dict[tuple[int, str, int], Any] = {}
 
 
@@ -137,13 +142,6 @@ def lent(loan: Loan, dtype: Any) -> tuple[Any, Any]:
     return root[...], root
 
 
-@cache
-def _held_once() -> int:
-    """Returns the reference count that the extension module reports for an object that one variable refers to."""
-    alone = object()
-    return references(alone)
-
-
 def _is_of(view: memoryview, loan: Loan) -> bool:
     try:
         return view.obj is loan
@@ -162,10 +160,87 @@ def released(array: Any, loan: Loan, root: Any, held: int, root_held: int) -> No
         return
     if root is None or array.base is not root:
         raise ValueError("this is not the array of the loan")
-    # If no other array exists, only this array and the producer refer to the root, and only the caller refers to this array.
-    if root_held > 2 or held > _held_once():
+    # If no other array exists, only this array and the producer refer to the root. The argument of the call is one reference to this
+    # array. A second one is either a variable, which sees an empty array afterwards, or an object such as a memoryview, which has the
+    # address of the memory.
+    if root_held > 2 or held > 2 or (held == 2 and not _is_named(array, sys._getframe().f_back)):
         raise BufferError(
             "other arrays, views or variables refer to the array of the loan: delete them first, or delete all and call commit() without an argument"
         )
     # Empties the array in place, so that remaining references do not see the memory of a message.
     array.__setstate__((1, (0,), array.dtype, False, b""))
+
+
+def _lends_variables() -> bool:
+    """Returns True if a call with a local variable as its argument adds no reference to the object, as since Python 3.14."""
+    alone = object()
+    return references(alone) == 1
+
+
+_LENDS_VARIABLES = _lends_variables()
+
+
+def _is_named(array: Any, caller: FrameType | None) -> bool:
+    """Returns True if a variable of the calling code, or an attribute of an object in such a variable, holds a reference to the array in
+    addition to the argument of the call."""
+    if caller is None:
+        return False
+    variables = caller.f_locals
+    if not caller.f_code.co_flags & _CO_OPTIMIZED:
+        # A module or the body of a class.
+        values = [variables.get(name) for name in caller.f_code.co_names]
+        return _is_one_of(values, array) or _is_outside(values, array, caller)
+    if _is_one_of(variables.values(), array):
+        # A lent argument is the reference of the local variable, and another object holds the second one.
+        is_named = not (_LENDS_VARIABLES and _is_local(array, caller))
+    else:
+        is_named = _is_outside(list(variables.values()), array, caller)
+    if type(variables) is dict:
+        # Until Python 3.12, the frame keeps this copy of the variables, which would keep all these objects alive. The references are
+        # those of the frame, of this function and of the call. With another one, the program has the copy too, by a call of locals().
+        if sys.getrefcount(variables) <= 3:
+            variables.clear()
+        else:
+            _remove(array, variables)
+    return is_named
+
+
+def _is_one_of(values: Iterable[Any], array: Any) -> bool:
+    # Not `array in values`, because == compares the elements of arrays. The loop is faster than `any`.
+    for value in values:
+        if value is array:
+            return True
+    return False
+
+
+def _is_local(array: Any, caller: FrameType) -> bool:
+    code, variables = caller.f_code, caller.f_locals
+    # A variable that a nested function uses too is not lent.
+    return any(variables.get(name) is array for name in code.co_varnames if name not in code.co_cellvars)
+
+
+def _remove(array: Any, variables: dict[str, Any]) -> None:
+    for name in [name for name, value in variables.items() if value is array]:
+        del variables[name]
+
+
+def _is_outside(values: list[Any], array: Any, caller: FrameType) -> bool:
+    """Returns True if the array is a global variable that the code uses, or an attribute, which the code uses, of one of the values or of
+    an object in a global variable."""
+    used = caller.f_code.co_names
+    outside = [caller.f_globals.get(name) for name in used]
+    if _is_one_of(outside, array):
+        return True
+    owners = map(_attributes, (*values, *outside))
+    return any(attributes.get(name) is array for attributes in owners if attributes for name in used)
+
+
+def _attributes(owner: Any) -> dict[str, Any]:
+    """Returns the attributes of an object, without a call of its own `__getattr__`. Objects such as numbers have none."""
+    if not type(owner).__dictoffset__:
+        return {}
+    try:
+        attributes = object.__getattribute__(owner, "__dict__")
+    except AttributeError:
+        return {}
+    return attributes if type(attributes) is dict else {}
