@@ -122,18 +122,19 @@ struct Symbol {
 
 /// Returns the address of the first [`LinkMap`].
 fn loaded(auxiliary: &Auxiliary) -> Option<usize> {
-    let (mut base, mut dynamic) = (0, None);
+    let (mut base, mut dynamic) = (None, None);
     for n in 0..auxiliary.count.min(MANY) {
         // SAFETY: AT_PHNUM headers lie at AT_PHDR.
         let header: ProgramHeader =
             unsafe { at(auxiliary.headers + n * size_of::<ProgramHeader>()) };
         match header.kind {
-            PT_PHDR => base = auxiliary.headers.wrapping_sub(header.address),
+            PT_PHDR => base = Some(auxiliary.headers.wrapping_sub(header.address)),
             PT_DYNAMIC => dynamic = Some(header.address),
             _ => {}
         }
     }
-    let debug = entry(base.wrapping_add(dynamic?), DT_DEBUG).filter(|debug| *debug != 0)?;
+    // In a program that was started as an argument of the loader, these are the headers of the loader, which has no PT_PHDR.
+    let debug = entry(base?.wrapping_add(dynamic?), DT_DEBUG).filter(|debug| *debug != 0)?;
     // SAFETY: the loader stores the address of its `r_debug` there before any constructor runs. The list is its second member,
     // after a padded int.
     let first: usize = unsafe { at(debug + size_of::<usize>()) };

@@ -3,7 +3,12 @@
 
 use crate::support;
 
-use std::{os::unix::process::ExitStatusExt, process::Command};
+use std::{
+    ffi::OsStr,
+    os::unix::{ffi::OsStrExt, process::ExitStatusExt},
+    path::PathBuf,
+    process::Command,
+};
 use support::{Choice, Place, choices, skip};
 use thalweg_preload::layout::{COUNTS, KINDS};
 
@@ -111,6 +116,37 @@ fn real_programs_give_the_same_output_as_without_it() {
             assert!(*name == "true" || counts.calls() > 0, "{name}: {counts:?}");
         }
     }
+}
+
+#[test]
+fn a_program_that_is_an_argument_of_its_loader_runs_without_libc() {
+    let test = "a_program_that_is_an_argument_of_its_loader_runs_without_libc";
+    let Some(place) = Place::new(test) else { return };
+    let Some(loader) = loader() else {
+        skip(test, "the test itself has no loader");
+        return;
+    };
+    for choice in choices() {
+        let (output, counts) = place.run(&choice, Command::new(&loader).arg("/bin/true"));
+        assert!(output.status.success(), "{choice:?}: {output:?}");
+        assert_eq!((counts.processes, counts.without_libc), (1, 1), "{choice:?}");
+    }
+}
+
+/// Returns the path of the loader in this program's PT_INTERP header.
+fn loader() -> Option<PathBuf> {
+    const PT_INTERP: u64 = 3;
+    let program = std::fs::read("/proc/self/exe").expect("this program");
+    let number = |at: usize, len: usize| {
+        program[at..at + len].iter().rev().fold(0, |n, byte| n << 8 | u64::from(*byte))
+    };
+    // In the ELF header: offset, size and number of the program headers.
+    let (headers, size, count) = (number(32, 8), number(54, 2), number(56, 2));
+    let mut starts = (0..count).map(|n| (headers + n * size) as usize);
+    let start = starts.find(|start| number(*start, 4) == PT_INTERP)?;
+    let (from, len) = (number(start + 8, 8) as usize, number(start + 32, 8) as usize);
+    let path = program[from..from + len].strip_suffix(b"\0")?;
+    Some(PathBuf::from(OsStr::from_bytes(path)))
 }
 
 #[test]
