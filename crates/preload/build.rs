@@ -36,13 +36,10 @@ fn main() {
     println!("cargo::rerun-if-env-changed=RUSTC_LINKER");
     let out = env::var("OUT_DIR").expect("cargo sets OUT_DIR");
     let out = Path::new(&out);
-    let (object, missing) = match build(out) {
-        Ok(()) => (None, String::new()),
-        Err(reason) => (Some(""), reason),
-    };
-    if let Some(nothing) = object {
+    let missing = build(out).err().unwrap_or_default();
+    if !missing.is_empty() {
         println!("cargo::warning=no preload object: {missing}");
-        fs::write(out.join("preload.so"), nothing).expect("OUT_DIR is writable");
+        fs::write(out.join("preload.so"), "").expect("OUT_DIR is writable");
     }
     fs::write(out.join("missing.txt"), missing).expect("OUT_DIR is writable");
 }

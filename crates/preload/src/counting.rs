@@ -4,14 +4,14 @@
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use crate::layout::{self, LEN, MAGIC, MAGIC_AT};
-use crate::raw::{File, MemoryAccess};
+use crate::raw::{File, O_RDWR};
 
 /// The mapped file. Null if nothing is counted.
 static FILE: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Maps a file of counts. The path must end with a zero byte. Returns `false` if the file is not valid.
 pub fn open(path: &[u8]) -> bool {
-    let Some(file) = File::open(path, MemoryAccess::ReadWrite) else { return false };
+    let Some(file) = File::open(path, O_RDWR) else { return false };
     // In a shorter file, an access past the end would kill the program with SIGBUS.
     if file.len() < LEN {
         return false;

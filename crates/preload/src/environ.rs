@@ -1,11 +1,11 @@
 //! The environment with which the program was started. It is read from /proc: not every C library passes it to constructors, and
 //! a program may have changed its own copy.
 
-use crate::raw::{File, MemoryAccess};
+use crate::raw::{File, O_RDONLY};
 
 /// Reads the value of a variable into `into`. Returns `None` if it is not set or does not fit.
 pub fn value<'b>(name: &str, into: &'b mut [u8]) -> Option<&'b mut [u8]> {
-    let mut file = File::open(b"/proc/self/environ\0", MemoryAccess::Read)?;
+    let mut file = File::open(b"/proc/self/environ\0", O_RDONLY)?;
     let len = find(name.as_bytes(), into, &mut |chunk| file.read(chunk))?;
     into.get_mut(..len)
 }

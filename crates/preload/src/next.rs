@@ -8,7 +8,7 @@ use core::ptr;
 
 use crate::choice::same;
 use crate::exports;
-use crate::raw::{File, MemoryAccess};
+use crate::raw::{File, O_RDONLY};
 
 /// The addresses of the C library's functions.
 #[derive(Clone, Copy)]
@@ -60,7 +60,7 @@ struct Auxiliary {
 impl Auxiliary {
     fn read() -> Option<Self> {
         let mut bytes = [0_u8; 1024];
-        let mut file = File::open(b"/proc/self/auxv\0", MemoryAccess::Read)?;
+        let mut file = File::open(b"/proc/self/auxv\0", O_RDONLY)?;
         let len = file.read(&mut bytes);
         let mut found = Self { headers: 0, count: 0, hwcap: 0 };
         let (words, _) = bytes.get(..len)?.as_chunks::<8>();

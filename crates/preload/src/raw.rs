@@ -83,7 +83,10 @@ mod number {
 }
 
 const AT_FDCWD: usize = (-100_isize).cast_unsigned();
-const O_RDWR: usize = 2;
+/// Mode for [`File::open`]: read only.
+pub const O_RDONLY: usize = 0;
+/// Mode for [`File::open`]: read and write.
+pub const O_RDWR: usize = 2;
 const O_CLOEXEC: usize = 0o2_000_000;
 const EINTR: isize = -4;
 const SIGABRT: usize = 6;
@@ -92,23 +95,13 @@ const SIG_UNBLOCK: usize = 1;
 /// An open file, which is closed on drop.
 pub struct File(usize);
 
-/// Access mode of a file.
-#[derive(Clone, Copy)]
-pub enum MemoryAccess {
-    /// Read only.
-    Read,
-    /// Read and write.
-    ReadWrite,
-}
-
 impl File {
-    /// Opens an existing file. The path must end with a zero byte.
-    pub fn open(path: &[u8], access: MemoryAccess) -> Option<Self> {
+    /// Opens an existing file. The path must end with a zero byte. `mode` is [`O_RDONLY`] or [`O_RDWR`].
+    pub fn open(path: &[u8], mode: usize) -> Option<Self> {
         if path.last() != Some(&0) {
             return None;
         }
-        let flags = O_CLOEXEC | if matches!(access, MemoryAccess::ReadWrite) { O_RDWR } else { 0 };
-        let args = [AT_FDCWD, path.as_ptr().addr(), flags, 0, 0, 0];
+        let args = [AT_FDCWD, path.as_ptr().addr(), O_CLOEXEC | mode, 0, 0, 0];
         // SAFETY: the path is terminated, as checked above; no memory is written.
         let fd = unsafe { call(number::OPENAT, args) };
         usize::try_from(fd).ok().map(Self)
