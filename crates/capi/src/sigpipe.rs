@@ -13,9 +13,11 @@ pub(crate) fn without<R>(body: impl FnOnce() -> R) -> R {
 
 struct Blocked {
     sigpipe: libc::sigset_t,
-    /// The previous signal mask of the thread. `None` if SIGPIPE was already blocked: a pending signal then belongs to
-    /// the caller.
+    /// The previous signal mask of the thread. `None` if it could not be changed.
     before: Option<libc::sigset_t>,
+    /// `true` if SIGPIPE was already pending, which is possible if the caller had blocked it. The signal then belongs
+    /// to the caller, and stays pending.
+    was_pending: bool,
 }
 
 impl Blocked {
@@ -34,18 +36,36 @@ impl Blocked {
         };
         // SAFETY: The call has initialised the set if it did not fail.
         let before = (answer == 0).then(|| unsafe { before.assume_init() });
-        // SAFETY: The set is valid, and the signal exists.
-        let is_free = |set: &libc::sigset_t| unsafe { libc::sigismember(set, libc::SIGPIPE) } == 0;
-        Self { sigpipe, before: before.filter(is_free) }
+        let was_pending = before.as_ref().is_some_and(has_sigpipe) && is_pending();
+        Self { sigpipe, before, was_pending }
     }
+}
+
+fn has_sigpipe(set: &libc::sigset_t) -> bool {
+    // SAFETY: The set is valid, and the signal exists.
+    unsafe { libc::sigismember(set, libc::SIGPIPE) == 1 }
+}
+
+/// Returns `true` if SIGPIPE is pending for this thread or for the process.
+fn is_pending() -> bool {
+    let mut pending = MaybeUninit::uninit();
+    // SAFETY: The address is valid; the call initialises the set.
+    let answer = unsafe { libc::sigpending(pending.as_mut_ptr()) };
+    // SAFETY: The call has initialised the set if it did not fail.
+    let pending = (answer == 0).then(|| unsafe { pending.assume_init() });
+    pending.as_ref().is_some_and(has_sigpipe)
 }
 
 impl Drop for Blocked {
     fn drop(&mut self) {
         let Some(before) = self.before else { return };
         let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: The set and the time are valid, and null is allowed for the details.
-        while unsafe { libc::sigtimedwait(&raw const self.sigpipe, null_mut(), &raw const now) } < 0
+        let consume = || {
+            // SAFETY: The set and the time are valid, and null is allowed for the details.
+            unsafe { libc::sigtimedwait(&raw const self.sigpipe, null_mut(), &raw const now) }
+        };
+        while !self.was_pending
+            && consume() < 0
             && std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted
         {}
         // SAFETY: `before` is the thread's previous mask, and null is allowed for the current one.

@@ -145,10 +145,11 @@ static void receive_two_and_stay(tw_link *link, const void *script)
         pause();
 }
 
-static void a_killed_receiver_is_told(const char *folder, const char *arm)
+static void a_killed_receiver_is_told(const char *folder, const char *arm, int blocks_sigpipe)
 {
     struct script script = { arm, 0 };
     tw_link *link;
+    sigset_t sigpipe, before, pending;
     pid_t child = other(folder, receive_two_and_stay, &script, &link);
     tw_sender *sender = send_by(link, &script);
     unsigned char *bytes = malloc(large);
@@ -156,9 +157,15 @@ static void a_killed_receiver_is_told(const char *folder, const char *arm)
     for (int n = 0; n < 2; n++)
         OK(tw_sender_send(sender, bytes, large, &error));
     kill_9(child);
-    /* This program does not ignore SIGPIPE. If the library raised the signal, it would kill the program. */
+    /* This program does not ignore SIGPIPE. If the library raised the signal, it would kill the program, or stay pending
+     * while the program blocks it. */
+    sigemptyset(&sigpipe);
+    sigaddset(&sigpipe, SIGPIPE);
+    CHECK(!sigprocmask(blocks_sigpipe ? SIG_BLOCK : SIG_UNBLOCK, &sigpipe, &before));
     CHECK(tw_sender_send(sender, bytes, large, &error) == TW_PEER_DIED && strstr(error.message, "died"));
     CHECK(tw_sender_send(sender, bytes, large, &error) != TW_OK);
+    CHECK(!sigpending(&pending) && !sigismember(&pending, SIGPIPE));
+    CHECK(!sigprocmask(SIG_SETMASK, &before, &pending) && sigismember(&pending, SIGPIPE) == blocks_sigpipe);
     free(bytes);
     tw_sender_close(sender);
 }
@@ -309,7 +316,7 @@ int main(int argc, char **argv)
             every_size(argv[1], arm, by_pair);
             every_size(argv[1], arm, !by_pair);
             a_killed_sender_is_told_with_a_true_part(argv[1], arm);
-            a_killed_receiver_is_told(argv[1], arm);
+            a_killed_receiver_is_told(argv[1], arm, by_pair);
         }
         by_pair = 0;
     }
