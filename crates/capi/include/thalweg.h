@@ -277,8 +277,8 @@ tw_status tw_link_of_fd(int fd, int64_t admit, tw_link **link, tw_error *error);
  * link learns from the peer's messages which process really uses the other end. */
 typedef struct tw_peer {
     uint32_t pid; /* 0: the process is in a pid namespace that is not visible here */
-    uint32_t uid;
-    uint32_t gid;
+    uint32_t uid; /* UINT32_MAX after a failure, because 0 is root */
+    uint32_t gid; /* UINT32_MAX after a failure */
     int32_t is_alive; /* 0: the process has ended or closed its end */
 } tw_peer;
 tw_status tw_link_peer(tw_link *link, tw_peer *peer, tw_error *error);

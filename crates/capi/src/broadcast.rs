@@ -79,8 +79,9 @@ exported! {
 
     /// Reports one departed subscriber per call. The status is the reason for its departure.
     fn tw_broadcast_departed(broadcast: *mut TwBroadcast, subscriber: *mut u64, dropped: *mut u64) {
-        let subscriber = handle::result(subscriber, "subscriber", NOBODY)?;
-        let dropped = handle::result(dropped, "count", 0)?;
+        let subscriber = handle::result(subscriber, "subscriber", NOBODY);
+        let dropped = handle::result(dropped, "count", 0);
+        let (subscriber, dropped) = (subscriber?, dropped?);
         let next = |end: &mut BroadcastEnd| {
             end.departed.extend(end.broadcast.take_departed());
             Ok(end.departed.pop_front())
@@ -124,11 +125,11 @@ exported! {
         number: *mut u64,
         missed: *mut u64,
     ) {
-        let message = handle::result(message, "message", null())?;
-        let length = handle::result(length, "length", 0)?;
-        // Both pointers are null or valid, as the caller guarantees.
-        let number = number.as_mut();
-        let missed = missed.as_mut();
+        let message = handle::result(message, "message", null());
+        let length = handle::result(length, "length", 0);
+        let number = handle::optional_result(number, 0);
+        let missed = handle::optional_result(missed, 0);
+        let (message, length) = (message?, length?);
         let receive = |lender: &mut Lender<Subscription, Notice<'static>>| {
             // The lender keeps the message, as `idle` requires.
             let reader = lender.idle()?;

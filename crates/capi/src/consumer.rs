@@ -62,8 +62,9 @@ exported! {
         message: *mut *const c_void,
         length: *mut usize,
     ) {
-        let message = handle::result(message, "message", null())?;
-        let length = handle::result(length, "length", 0)?;
+        let message = handle::result(message, "message", null());
+        let length = handle::result(length, "length", 0);
+        let (message, length) = (message?, length?);
         let receive = |end: &mut ConsumerEnd| {
             let sample = end.next(timeout_ns)?;
             (*message, *length) = (sample.as_ptr().cast(), sample.len());
@@ -86,9 +87,10 @@ exported! {
         message: *mut *const c_void,
         length: *mut usize,
     ) {
-        let place = handle::place(held, "held message")?;
-        let message = handle::result(message, "message", null())?;
-        let length = handle::result(length, "length", 0)?;
+        let place = handle::place(held, "held message");
+        let message = handle::result(message, "message", null());
+        let length = handle::result(length, "length", 0);
+        let (place, message, length) = (place?, message?, length?);
         let hold = |end: &mut ConsumerEnd| {
             let held = end.next(timeout_ns)?.hold();
             // The bytes are in the ring or on the heap, so their address stays the same when `held` moves.
@@ -105,8 +107,9 @@ exported! {
         messages: *mut usize,
         is_waited_for: *mut c_int,
     ) {
-        let messages = handle::result(messages, "number", 0)?;
-        let is_waited_for = handle::result(is_waited_for, "answer", 0)?;
+        let messages = handle::result(messages, "number", 0);
+        let is_waited_for = handle::result(is_waited_for, "answer", 0);
+        let (messages, is_waited_for) = (messages?, is_waited_for?);
         let ask = |end: &mut ConsumerEnd| {
             // SAFETY of `idle`: the borrow of the reader ends with this closure.
             let consumer = end.lender.idle()?;

@@ -153,7 +153,8 @@ pub(crate) unsafe fn place<'p, T>(
     unsafe { result(place, what, null_mut()) }
 }
 
-/// Sets an output location to `none`, which is its value after a failure, and returns the location.
+/// Sets an output location to `none`, which is its value after a failure, and returns the location. A function with
+/// several output locations sets all of them before it returns the failure of one.
 ///
 /// # Safety
 /// The requirements of [`place`] apply.
@@ -162,15 +163,24 @@ pub(crate) unsafe fn result<'p, T: Copy>(
     what: &str,
     none: T,
 ) -> Result<&'p mut T, CallFailure> {
+    // SAFETY: Guaranteed by the caller.
+    let place = unsafe { optional_result(place, none) };
+    place.ok_or_else(|| CallFailure::usage(format!("{what}: the output pointer is NULL")))
+}
+
+/// Like [`result`], for an output that the caller may not want: `None` if `place` is null.
+///
+/// # Safety
+/// The requirements of [`place`] apply.
+pub(crate) unsafe fn optional_result<'p, T: Copy>(place: *mut T, none: T) -> Option<&'p mut T> {
     if place.is_null() {
-        let message = format!("{what}: the output pointer is NULL");
-        return Err(CallFailure::usage(message));
+        return None;
     }
     // Write before borrowing, because C may not have initialised the location.
     // SAFETY: Not null; the caller guarantees the rest.
     unsafe { place.write(none) };
     // SAFETY: As above.
-    Ok(unsafe { &mut *place })
+    Some(unsafe { &mut *place })
 }
 
 /// Returns bytes that the caller lends. Fails if `from` is null, unless `length` is 0.

@@ -98,8 +98,9 @@ exported! {
 
     /// Creates two connected ends in this process.
     fn tw_link_pair(near: *mut *mut TwLink, far: *mut *mut TwLink) {
-        let near = handle::place(near, "near end")?;
-        let far = handle::place(far, "far end")?;
+        let near = handle::place(near, "near end");
+        let far = handle::place(far, "far end");
+        let (near, far) = (near?, far?);
         let ends = Link::pair().map_err(|error| {
             let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
             CallFailure::system("socketpair", errno)
@@ -173,11 +174,12 @@ exported! {
         count: *mut usize,
         timeout_ns: i64,
     ) {
-        let length = handle::result(length, "length", 0)?;
-        let into = handle::room(into, room, "into")?;
+        let length = handle::result(length, "length", 0);
         // Null or valid, as the caller guarantees.
         let mut count = count.as_mut();
         let places = count.as_deref_mut().map_or(0, std::mem::take);
+        let length = length?;
+        let into = handle::room(into, room, "into")?;
         if places > 0 && fds.is_null() {
             return Err(handle::is_null("room for descriptors"));
         }

@@ -49,9 +49,10 @@ exported! {
         message: *mut *const c_void,
         length: *mut usize,
     ) {
-        let from = handle::result(from, "producer", NOBODY)?;
-        let message = handle::result(message, "message", null())?;
-        let length = handle::result(length, "length", 0)?;
+        let from = handle::result(from, "producer", NOBODY);
+        let message = handle::result(message, "message", null());
+        let length = handle::result(length, "length", 0);
+        let (from, message, length) = (from?, message?, length?);
         let receive = |end: &mut MpscEnd| {
             // The lender keeps the message, as `idle` requires.
             let reader = end.idle()?;

@@ -24,6 +24,12 @@ static void follow(tw_link *link, const void *script)
     while ((status = tw_subscription_receive(subscription, GUARD, &message, &length, &number, &missed, &error)) == TW_OK) {
         CHECK(number == next++ && missed == 0 && length == number % 64 && holds(message, length, number));
         CHECK(tw_subscription_receive(subscription, TW_NOW, &message, &length, NULL, NULL, &error) == TW_USAGE);
+        number = missed = length = 7;
+        CHECK(tw_subscription_receive(subscription, TW_NOW, NULL, &length, &number, &missed, &error) == TW_USAGE);
+        CHECK(length == 0 && number == 0 && missed == 0);
+        number = missed = 7;
+        CHECK(tw_subscription_receive(subscription, TW_NOW, &message, &length, &number, &missed, &error) == TW_USAGE);
+        CHECK(message == NULL && length == 0 && number == 0 && missed == 0);
         OK(tw_subscription_release(subscription, &error));
     }
     CHECK(status == TW_CLOSED && next == EACH);
