@@ -44,7 +44,7 @@ exported! {
         let json = handle::place(json, "result")?;
         let name = text::optional(mechanism);
         let name = name.ok_or(CallFailure::usage("mechanism: the pointer is NULL"))?;
-        let named = folder.as_ref().map(|at| text::path(at, "folder"));
+        let named = (!folder.is_null()).then(|| text::path(folder, "folder"));
         let folder = named.transpose()?.unwrap_or_else(std::env::temp_dir);
         let found = by_name(&name).ok_or_else(|| no_such(&name))?;
         let answers = probe::all(found, &ScratchSite::at(folder));

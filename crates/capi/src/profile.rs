@@ -22,7 +22,7 @@ exported! {
     /// writable.
     fn tw_profile_load(path: *const c_char, profile: *mut *mut TwProfile) {
         let profile = handle::place(profile, "profile")?;
-        let named = path.as_ref().map(|path| text::path(path, "path"));
+        let named = (!path.is_null()).then(|| text::path(path, "path"));
         if let Some(found) = load(named.transpose()?)? {
             *profile = Box::into_raw(Box::new(TwProfile { profile: Arc::new(found) }));
         }
