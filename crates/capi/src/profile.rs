@@ -1,8 +1,8 @@
 //! `tw_profile`: the measured profile of this machine.
 
 use std::ffi::c_char;
-use std::sync::Arc;
-use thalweg_core::{Profile, profile::ProfileError};
+use std::sync::{Arc, Mutex, PoisonError};
+use thalweg_core::{Profile, profile::ProfileError, profile::Stale};
 use thalweg_sys::Errno;
 
 use crate::error::{CallFailure, TwStatus};
@@ -35,8 +35,7 @@ fn load(named: Option<std::path::PathBuf>) -> Result<Option<Profile>, CallFailur
     let loaded = Profile::load(&path).map_err(|error| unusable(&error))?;
     let Some(profile) = loaded else { return Ok(None) };
     let stale = profile.stale();
-    profile.install_kernels(&stale);
-    kernel::follow_installed();
+    install(&profile, &stale);
     profile.valid_part(&stale).map(Some).ok_or_else(|| {
         let differences: Vec<String> = stale.iter().map(ToString::to_string).collect();
         let message = format!(
@@ -46,6 +45,16 @@ fn load(named: Option<std::path::PathBuf>) -> Result<Option<Profile>, CallFailur
         );
         CallFailure::new(TwStatus::Unsupported, message)
     })
+}
+
+/// Installs the kernels of the profile, unless an earlier profile did.
+fn install(profile: &Profile, stale: &[Stale]) {
+    static INSTALLING: Mutex<()> = Mutex::new(());
+    // Without the lock, a second call could read the functions before the first one installs its kernels, and write
+    // them to the variables of C programs after it.
+    let _one_at_a_time = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
+    profile.install_kernels(stale);
+    kernel::follow_installed();
 }
 
 fn unusable(error: &ProfileError) -> CallFailure {
