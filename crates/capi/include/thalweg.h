@@ -11,8 +11,9 @@
  * - Strings are UTF-8 and end with NUL. Free a returned `char *` by tw_string_free. A `const char *` stays valid as
  *   long as the library, or as the error that contains it.
  * - Several threads may call all functions at once, unless noted otherwise.
- * - No function prints or ends the process, with one exception: if the library cannot allocate the memory of a handle
- *   or a message, it prints this and calls abort(3).
+ * - No function prints or ends the process, with two exceptions. If the library cannot allocate the memory of a handle
+ *   or a message, it prints this and calls abort(3). If the environment variable THALWEG_CPU is invalid, the library
+ *   prints this once to standard error, and ignores the variable.
  * - No function installs a signal handler. Therefore the caller must ignore SIGPIPE: otherwise writing to a pipe or
  *   socket without a reader kills the program.
  */

@@ -3,7 +3,7 @@
 extern crate std;
 
 use std::{
-    borrow::ToOwned, env, eprintln, format, os::unix::ffi::OsStrExt, string::String, vec::Vec,
+    borrow::ToOwned, env, format, io, io::Write, os::unix::ffi::OsStrExt, string::String, vec::Vec,
 };
 
 use super::{FEATURES, VARIABLE, bits_of};
@@ -29,7 +29,9 @@ pub fn hidden_bits() -> Result<u32, String> {
 /// Like [`hidden_bits`], for a library, which cannot refuse to run: if the list is invalid, prints an error and hides nothing.
 pub fn hidden_or_shown() -> u32 {
     hidden_bits().unwrap_or_else(|error| {
-        eprintln!("thalweg: {error}; no CPU features are hidden");
+        let line = format!("thalweg: {error}; no CPU features are hidden\n");
+        // Not `eprintln`, which panics if standard error is a pipe without a reader. The message is then lost.
+        let _ = io::stderr().write_all(line.as_bytes());
         0
     })
 }

@@ -5,6 +5,8 @@ mod bands;
 mod conformance;
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
 mod disassembly;
+#[cfg(not(miri))]
+mod environment;
 mod faces;
 #[cfg(not(miri))]
 mod first_band;
