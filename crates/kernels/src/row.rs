@@ -19,6 +19,16 @@ pub type CopyHashFn = unsafe fn(*mut u8, *const u8, usize) -> u64;
 pub type HashFn = unsafe fn(*const u8, usize) -> u64;
 
 /// A copy kernel. [`Kernel::ready`] makes it callable from safe code.
+///
+/// Safe code gets a row only by reference, because it could give a row of its own the function of another row:
+///
+/// ```compile_fail
+/// let mut row = thalweg_kernels::tuned::COPY;
+/// row.copy = thalweg_kernels::by_name("libc").unwrap().copy;
+/// ```
+/// ```compile_fail
+/// let row = *thalweg_kernels::by_name("libc").unwrap();
+/// ```
 // Non-exhaustive: a row created elsewhere could break the guarantees of its functions; see `Kernel::new`.
 #[non_exhaustive]
 #[derive(Debug)]
@@ -98,7 +108,7 @@ impl Kernel {
     ///
     /// # Safety
     /// If `is_available` returns `true`, `copy` copies and `move_` moves exactly `n` bytes, accesses no other memory and returns
-    /// the sink.
+    /// the sink. This also holds for functions that are assigned to the fields of the row later.
     pub const unsafe fn new(
         name: &'static str,
         is_available: fn() -> bool,

@@ -12,8 +12,11 @@ pub use crate::entry::{
 use crate::installed::INSTALLED;
 use crate::row::{ALWAYS, CopyFn, Fill, FillFn, Kernel};
 
+/// Name of the copy kernel and of the fill that use the installed bands.
+pub const NAME: &str = TUNED;
+
 /// The copy kernel that uses the installed bands.
-pub const COPY: Kernel = Kernel {
+pub(crate) const COPY: Kernel = Kernel {
     name: TUNED,
     summary: "for each size, the kernel measured fastest on this machine; libc for unmeasured sizes",
     is_available: ALWAYS,
@@ -22,7 +25,7 @@ pub const COPY: Kernel = Kernel {
 };
 
 /// The fill that uses the installed bands.
-pub const FILL: Fill = Fill {
+pub(crate) const FILL: Fill = Fill {
     name: TUNED,
     summary: "for each size, the kernel measured fastest on this machine; libc for unmeasured sizes",
     is_available: ALWAYS,

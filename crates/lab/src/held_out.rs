@@ -125,7 +125,7 @@ fn scored(result: &StudyResult, metric: SampleMetric) -> Result<Vec<HeldOut>, St
             });
         }
     }
-    let why = result.missing.iter().find(|missing| missing.arm.starts_with(tuned::COPY.name));
+    let why = result.missing.iter().find(|missing| missing.arm.starts_with(tuned::NAME));
     match (all.is_empty(), why) {
         (true, Some(missing)) => Err(missing.reason.clone()),
         (true, None) => Err("no round measured both libc and `tuned`".to_owned()),
@@ -141,7 +141,7 @@ fn point(arms: &[&ArmResult], metric: SampleMetric) -> Option<RegretPoint> {
         halves(&sessions)
     };
     let costs = arms.iter().filter_map(|arm| Some((TunedMethod::plain(way_of(arm)), of(arm)?)));
-    hindsight(&costs.collect::<Vec<_>>(), &TunedMethod::plain(tuned::COPY.name))
+    hindsight(&costs.collect::<Vec<_>>(), &TunedMethod::plain(tuned::NAME))
 }
 
 /// Returns the kernel of an arm: the word before the name of its cell.

@@ -95,7 +95,7 @@ fn copy_named(name: &[u8]) -> Option<[CopyFn; 2]> {
     let row = KERNELS.iter().find(|row| same(row.name.as_bytes(), name))?;
     // In this process, `tuned` has no profile and so no size bands. A choice must list its size bands
     // explicitly.
-    let is_whole = !same(name, tuned::COPY.name.as_bytes());
+    let is_whole = !same(name, tuned::NAME.as_bytes());
     let move_ = || row.move_.unwrap_or_else(|| libc_copy(&LIBC_MOVE));
     (is_whole && (row.is_available)()).then(|| [row.copy, move_()])
 }
@@ -105,7 +105,7 @@ fn fill_named(name: &[u8]) -> Option<FillFn> {
         return Some(libc_fill());
     }
     let row = FILLS.iter().find(|row| same(row.name.as_bytes(), name))?;
-    let is_whole = !same(name, tuned::FILL.name.as_bytes());
+    let is_whole = !same(name, tuned::NAME.as_bytes());
     (is_whole && (row.is_available)()).then_some(row.fill)
 }
 

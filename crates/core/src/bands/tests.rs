@@ -196,7 +196,7 @@ fn what_was_measured_becomes_what_copies() {
     let mut cells = Vec::new();
     let rows = thalweg_kernels::KERNELS.iter().filter(|row| (row.is_available)());
     let rows: Vec<&str> =
-        rows.map(|row| row.name).filter(|name| ![LIBC, tuned::COPY.name].contains(name)).collect();
+        rows.map(|row| row.name).filter(|name| ![LIBC, tuned::NAME].contains(name)).collect();
     for n in 0..20_u32 {
         cells.push(at(LIBC, 64 << n, 1.0));
         let kernel = rows[n as usize % 2];

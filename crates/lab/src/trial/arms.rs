@@ -93,7 +93,7 @@ pub fn kernels(
         let row = KERNELS.iter().find(|row| row.name == name);
         let row = row
             .ok_or_else(|| TrialError::NoKernel { name: name.clone(), known: usual.join(", ") })?;
-        let kind = if row.name == tuned::COPY.name { of_bands(bands) } else { of_kernel(row) };
+        let kind = if row.name == tuned::NAME { of_bands(bands) } else { of_kernel(row) };
         match kind {
             Ok(kind) => arms.push(TrialSetting { name: name.clone(), kind }),
             Err(reason) => left_out.push(LeftOutSetting { name: name.clone(), reason }),
@@ -142,7 +142,7 @@ fn written(bands: &[(u64, String)], known: &[KnownKernel]) -> Result<String, Str
     for (upto, name) in bands {
         match known.iter().find(|(known, _)| known == name) {
             // `tuned` has the same name in the tables of copies and of fills, so this rejects it in both.
-            Some((name, _)) if *name == tuned::COPY.name => {
+            Some((name, _)) if *name == tuned::NAME => {
                 return Err(format!(
                     "a size is assigned to the kernel {name}, which itself selects a kernel by size"
                 ));
@@ -229,7 +229,7 @@ mod tests {
         // libc is not among the arms, because it is the reference. The additional arm `object-alone` makes up for it in
         // the count.
         assert_eq!(arms.len() + left_out.len(), KERNELS.len());
-        let tuned = left_out.iter().find(|out| out.name == tuned::COPY.name).unwrap();
+        let tuned = left_out.iter().find(|out| out.name == tuned::NAME).unwrap();
         assert!(tuned.reason.contains("no sizes were measured"));
         assert_eq!(arms[0].name, OBJECT_ALONE);
         for arm in &arms[1..] {

@@ -83,13 +83,13 @@ impl Operation {
             }
             (_, None) => return Err("a kernel is required".to_owned()),
             (CopyUsage::Fill, Some(name)) => match fill(name)? {
-                tuned if tuned.row().name == tuned::FILL.name => KernelRow::TunedFill,
+                tuned if tuned.row().name == tuned::NAME => KernelRow::TunedFill,
                 row => KernelRow::Fill(row),
             },
             (CopyUsage::FusedChecksum, Some(name)) => KernelRow::Fused(checksum(name)?),
             (CopyUsage::FusedXxh3, Some(name)) => KernelRow::Hashed(hash(name)?),
             (_, Some(name)) => match copier(name)? {
-                tuned if tuned.kernel().name == tuned::COPY.name => KernelRow::Tuned,
+                tuned if tuned.kernel().name == tuned::NAME => KernelRow::Tuned,
                 kernel => KernelRow::Copy(kernel),
             },
         };
@@ -179,11 +179,10 @@ impl Operation {
     pub fn name(&self) -> &'static str {
         match self.row {
             KernelRow::Copy(kernel) => kernel.kernel().name,
-            KernelRow::Tuned => tuned::COPY.name,
+            KernelRow::Tuned | KernelRow::TunedFill => tuned::NAME,
             KernelRow::Fused(row) => row.row().name,
             KernelRow::Hashed(row) => row.row().name,
             KernelRow::Fill(row) => row.row().name,
-            KernelRow::TunedFill => tuned::FILL.name,
             KernelRow::Read => "read",
         }
     }
@@ -194,7 +193,7 @@ impl Operation {
 pub fn copier(name: &str) -> Result<Ready, String> {
     let kernel =
         by_name(name).ok_or_else(|| none("kernel", name, KERNELS.iter().map(|k| k.name)))?;
-    if kernel.name == tuned::COPY.name {
+    if kernel.name == tuned::NAME {
         install_measured("copies", Profile::kernel_bands)?;
     }
     kernel.ready().ok_or_else(|| cannot_run(name))
@@ -203,7 +202,7 @@ pub fn copier(name: &str) -> Result<Ready, String> {
 fn fill(name: &str) -> Result<ReadyFill, String> {
     let row = FILLS.iter().find(|row| row.name == name);
     let row = row.ok_or_else(|| none("fill kernel", name, FILLS.iter().map(|f| f.name)))?;
-    if row.name == tuned::FILL.name {
+    if row.name == tuned::NAME {
         install_measured("fills", Profile::fill_bands)?;
     }
     row.ready().ok_or_else(|| cannot_run(name))

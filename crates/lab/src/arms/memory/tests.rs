@@ -25,7 +25,7 @@ fn done(text: &str, bytes: u64) -> Sample {
 /// Returns the kernels that this CPU can run and that need no profile.
 fn kernels() -> impl Iterator<Item = &'static str> {
     let ready = KERNELS.iter().filter(|kernel| kernel.ready().is_some());
-    ready.map(|kernel| kernel.name).filter(|name| *name != tuned::COPY.name)
+    ready.map(|kernel| kernel.name).filter(|name| *name != tuned::NAME)
 }
 
 /// Returns the parameters and sizes with which each kernel is tested.
@@ -64,7 +64,7 @@ fn every_kernel_copies_odd_sizes_for_every_use() {
 
 #[test]
 fn fills_checksums_and_reads_are_works_too() {
-    let fills = FILLS.iter().filter(|row| row.name != tuned::FILL.name);
+    let fills = FILLS.iter().filter(|row| row.name != tuned::NAME);
     for row in fills.filter(|row| row.ready().is_some()) {
         for sink in ["line", "fresh", "page-edge"] {
             done(&format!("kernel = '{}'\nuse = 'fill'\nsink = '{sink}'", row.name), 3001);

@@ -89,7 +89,7 @@ pub struct Choice {
 /// Returns a choice for each kernel of this machine, with the fill of the same name or libc's fill. Adds a choice for each other
 /// fill, and one choice by size.
 pub fn choices() -> Vec<Choice> {
-    let is_whole = |name: &str| name != thalweg_kernels::tuned::COPY.name;
+    let is_whole = |name: &str| name != thalweg_kernels::tuned::NAME;
     let copies = KERNELS.iter().filter(|row| is_whole(row.name) && (row.is_available)());
     let copies: Vec<&str> = copies.map(|row| row.name).collect();
     let fills = FILLS.iter().filter(|row| is_whole(row.name) && (row.is_available)());
