@@ -29,20 +29,5 @@ mod sender;
 mod sigpipe;
 mod text;
 
-pub use broadcast::{TwBroadcast, TwSubscription};
-pub use buffer::TwBuffer;
-pub use bulk::TwBulkOptions;
-pub use channel::TwChannelOptions;
-pub use consumer::TwConsumer;
-pub use error::{TwError, TwStatus};
-pub use link::{TwLink, TwListener, TwPeer};
-pub use moving::{TwReport, TwTransferOptions};
-pub use mpsc::TwMpsc;
-pub use producer::TwProducer;
-pub use profile::TwProfile;
-pub use receiver::TwReceiver;
-pub use region::TwRegion;
-pub use sender::TwSender;
-
 #[cfg(test)]
 mod tests;
