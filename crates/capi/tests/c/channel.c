@@ -288,8 +288,7 @@ static void wrong_calls_of_a_consumer(const char *folder)
     CHECK(tw_consumer_receive(consumer, GUARD, NULL, &length, &error) == TW_USAGE && length == 0);
     CHECK(tw_consumer_receive_into(consumer, NULL, 9, GUARD, &length, &error) == TW_USAGE);
     OK(tw_consumer_receive(consumer, GUARD, &message, &length, &error));
-    /* Closing the consumer also releases its held messages. */
-    tw_consumer_close(consumer);
+    tw_consumer_close(consumer); /* also releases its held messages */
     tw_consumer_close(NULL);
     CHECK(tw_consumer_fd(NULL) == -1);
     ended_well(child);
@@ -417,8 +416,6 @@ static void links_carry_descriptors_and_refuse_nonsense(void)
     int ends[2], got[2];
     size_t length, count = 2;
     tw_peer peer;
-    far = (tw_link *)text;
-    CHECK(tw_link_pair(NULL, &far, &error) == TW_USAGE && !far);
     OK(tw_link_pair(&near, &far, &error));
     OK(tw_link_peer(near, &peer, &error));
     CHECK(peer.pid == (uint32_t)getpid() && peer.uid == geteuid() && peer.gid == getegid() && peer.is_alive == 1);
@@ -434,7 +431,6 @@ static void links_carry_descriptors_and_refuse_nonsense(void)
     CHECK(tw_link_receive(far, text, sizeof text, &length, NULL, NULL, GUARD, &error) == TW_CORRUPT);
     CHECK(tw_link_receive(far, text, sizeof text, &length, NULL, NULL, TW_NOW, &error) == TW_TIMEOUT);
     CHECK(tw_link_receive(far, text, sizeof text, &length, NULL, NULL, 1000, &error) == TW_TIMEOUT);
-    CHECK(tw_link_receive(far, NULL, sizeof text, &length, got, &count, TW_NOW, &error) == TW_USAGE && count == 0);
     CHECK(tw_link_send(near, "", 0, NULL, 0, GUARD, &error) == TW_USAGE);
     CHECK(tw_link_send(near, "x", 1, NULL, 1, GUARD, &error) == TW_USAGE);
     CHECK(tw_link_send(near, "x", 1, ends, 9, GUARD, &error) == TW_USAGE);

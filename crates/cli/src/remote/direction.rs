@@ -1,6 +1,11 @@
 //! Operands of a command that name files on another machine.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::HashMap,
+    ffi::OsStr,
+    fmt::Display,
+    path::{Path, PathBuf},
+};
 use thalweg_core::failed::quoted;
 use thalweg_serve::remote::RemoteName;
 
@@ -41,6 +46,23 @@ impl<'a> Direction<'a> {
             Some(name) => Ok(Some(Self::Push(name, sources))),
         }
     }
+}
+
+/// Fails if two sources have one name in the destination, because their copies would replace each other. Each source is
+/// given as its name there and as the user wrote it.
+pub fn refuse_same_names<'n, T: Display>(
+    sources: impl Iterator<Item = (&'n OsStr, T)>,
+) -> Result<(), CommandFailure> {
+    let mut first: HashMap<&OsStr, T> = HashMap::new();
+    for (name, given) in sources {
+        if let Some(other) = first.get(name) {
+            let why =
+                format!("'{other}' and '{given}' would have the same name in the destination");
+            return Err(CommandFailure::new(Exit::Usage, why));
+        }
+        first.insert(name, given);
+    }
+    Ok(())
 }
 
 /// Returns the failure for a destination that is not a directory, although it must be one.

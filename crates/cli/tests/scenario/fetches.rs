@@ -266,6 +266,8 @@ fn exit_codes_say_what_went_wrong() {
     fetch(&["--force", &yes, &no, "."]).expect(1);
     assert_eq!(names(scratch.path()), ["also", "yes"]);
     fetch(&[&yes, &no, "nowhere"]).expect(2);
+    let other = server.url("other/yes");
+    fetch(&["--force", &yes, &other, "."]).expect(2).expect_said("would have the same name");
 }
 
 #[test]

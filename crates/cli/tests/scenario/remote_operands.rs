@@ -159,3 +159,22 @@ fn operands_that_would_mix_sources_are_refused() {
         assert_eq!(names(&dst), ["one", "two"]);
     }
 }
+
+#[test]
+fn copies_that_would_replace_each_other_are_refused() {
+    let scratch = Scratch::new();
+    let machine = OtherMachine::by_script(scratch.path());
+    let (one, two) = (sources(&scratch, "one"), sources(&scratch, "two"));
+    let twice = [&one[2], &two[2]];
+    for is_push in [false, true] {
+        let dst = scratch.folder(&format!("dst{is_push}"));
+        let mut command = machine.run("copy", &[]);
+        if is_push {
+            command.args(twice).arg(machine.at(&dst));
+        } else {
+            command.args(twice.map(|path| machine.at(path))).arg(&dst);
+        }
+        run(&mut command).expect(2).expect_said("would have the same name in the destination");
+        assert_eq!(names(&dst), Vec::<String>::new());
+    }
+}

@@ -17,7 +17,7 @@ use crate::{
     exit::{CommandFailure, Exit},
     remote::{
         RemoteArgs, RemoteOutput, SenderNeeds,
-        direction::{Direction, not_a_directory, one_by_one},
+        direction::{Direction, not_a_directory, one_by_one, refuse_same_names},
         push, unsupported,
     },
 };
@@ -48,8 +48,10 @@ impl<'a> RemoteCopy<'a> {
 
     /// Copies the sources one after the other.
     pub fn run(&self) -> Result<Exit, CommandFailure> {
+        let named = |path| self.name_of(path).map(|name| (name, shown(path)));
         match &self.direction {
             Direction::Pull(names) => {
+                refuse_same_names(names.iter().filter_map(|name| named(Path::new(&name.path))))?;
                 if names.len() > 1 && !self.destination.is_dir() {
                     return Err(not_a_directory(self.destination));
                 }
@@ -57,11 +59,14 @@ impl<'a> RemoteCopy<'a> {
                     self.args.remote.with_program(name, |remote| self.pull(remote, name))
                 })
             }
-            Direction::Push(name, sources) => one_by_one(sources, |source| {
-                let is_one = sources.len() == 1;
-                let push = |remote: &RemoteArgs| self.push(remote, name, source, is_one);
-                self.args.remote.with_program(name, push)
-            }),
+            Direction::Push(name, sources) => {
+                refuse_same_names(sources.iter().filter_map(|source| named(source)))?;
+                one_by_one(sources, |source| {
+                    let is_one = sources.len() == 1;
+                    let push = |remote: &RemoteArgs| self.push(remote, name, source, is_one);
+                    self.args.remote.with_program(name, push)
+                })
+            }
         }
     }
 

@@ -29,7 +29,8 @@ use crate::{
         text::{self, AnswerStream, complain, keep, note, report},
     },
     profile::{Moves, SavedProfile},
-    remote, stdio,
+    remote::{self, direction::refuse_same_names},
+    stdio,
 };
 
 mod args;
@@ -173,7 +174,13 @@ fn places(
                 })?;
                 Ok(FetchPlace::Inside(folder.to_owned(), name))
             };
-            targets.iter().map(inside).collect()
+            let places = targets.iter().map(inside).collect::<Result<Vec<_>, _>>()?;
+            let named = places.iter().zip(targets).filter_map(|(place, target)| match place {
+                FetchPlace::Inside(_, name) => Some((name.as_os_str(), target)),
+                FetchPlace::Named(_) => None,
+            });
+            refuse_same_names(named)?;
+            Ok(places)
         }
     }
 }

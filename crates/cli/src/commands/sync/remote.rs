@@ -1,7 +1,6 @@
 //! Syncs between machines: `thalweg sync --delete SRC HOST:DST`.
 
 use std::{
-    collections::HashMap,
     ffi::OsStr,
     fs,
     path::{Path, PathBuf},
@@ -19,7 +18,7 @@ use crate::{
     output::change_log::ChangeLog,
     remote::{
         RemoteArgs, RemoteOutput, SenderNeeds,
-        direction::{Direction, not_a_directory, one_by_one},
+        direction::{Direction, not_a_directory, one_by_one, refuse_same_names},
         push, unsupported,
     },
 };
@@ -214,23 +213,17 @@ fn entry_name(source: &Path) -> Option<&OsStr> {
     source.file_name().filter(|_| !matches!(source.to_str(), Some("~" | "~/")))
 }
 
-/// Fails if a source has no name, or if two sources have one name, because their copies would replace each other.
-/// `given`: the sources as the user wrote them, with their hosts.
+/// Fails if a source has no name, or if two sources have one name. `given`: the sources as the user wrote them, with their
+/// hosts.
 fn check_names(sources: &[&Path], given: &[PathBuf]) -> Result<(), CommandFailure> {
-    let mut first: HashMap<&OsStr, &Path> = HashMap::new();
-    let usage = |why: String| CommandFailure::new(Exit::Usage, why);
-    for (source, given) in sources.iter().zip(given) {
-        let Some(name) = entry_name(source) else {
+    let sources = sources.iter().zip(given).map(|(source, given)| match entry_name(source) {
+        Some(name) => Ok((name, shown(given))),
+        None => {
             let why = format!("{}: cannot be one of several sources", quoted(given));
-            return Err(usage(why).hint("write the name of the directory"));
-        };
-        if let Some(other) = first.insert(name, given) {
-            let (one, other) = (shown(other), shown(given));
-            let why = format!("'{one}' and '{other}' would have the same name in the destination");
-            return Err(usage(why));
+            Err(CommandFailure::new(Exit::Usage, why).hint("write the name of the directory"))
         }
-    }
-    Ok(())
+    });
+    refuse_same_names(sources.collect::<Result<Vec<_>, _>>()?.into_iter())
 }
 
 fn log(args: &SyncArgs) -> Result<Option<Arc<ChangeLog>>, CommandFailure> {
