@@ -28,7 +28,8 @@ pub fn ask(
         let (is_own, proxy) = (target.is_beside(first), options.proxies.of(&target));
         let text = request::text(&target, asked, &options.extra, is_own, proxy);
         connection.send(text.as_bytes(), &deadline)?;
-        let head = connection.head(&deadline)?;
+        let limit = options.head_limit(options.extra.wants_digest);
+        let head = connection.head(&NetDeadline { limit, check })?;
         match (head.status, head.get("location")) {
             (301 | 302 | 303 | 307 | 308, Some(location)) => {
                 target = target.join(location)?.for_user_of(first);

@@ -1,7 +1,7 @@
 //! Moves the body of a response to the destination. A mechanism such as splice moves an unencoded body. A chunked body
 //! is copied through the buffer of the connection.
 
-use std::{cell::Cell, sync::Arc};
+use std::{cell::Cell, sync::Arc, time::Duration};
 
 use httparse::{Status, parse_chunk_size};
 use thalweg_core::{
@@ -92,6 +92,10 @@ impl ResponseBody<'_> {
         let mut watch = |moved: u64| {
             if moved > last {
                 (last, silence) = (moved, Deadline::after(limit));
+            }
+            // If bytes have arrived, the server is not silent: the destination is slow.
+            if silence.passed() && io::wait_readable(socket, Some(Duration::ZERO)) == Ok(true) {
+                silence = Deadline::after(limit);
             }
             stalled.set(silence.passed());
             (self.note)(came + moved)?;

@@ -18,6 +18,9 @@ pub struct BodySettings {
     pub limit_each: Option<u64>,
 }
 
+/// Longest time in seconds that a server may hash a file before it responds with the digest.
+pub(super) const DIGEST_WAIT: u64 = 3600;
+
 /// Options of a fetch.
 #[derive(Clone, Debug)]
 pub struct FetchOptions {
@@ -45,4 +48,12 @@ pub struct FetchOptions {
     pub verify: bool,
     /// Required durability: the data that must be on stable storage at the end.
     pub fsync: Fsync,
+}
+
+impl FetchOptions {
+    /// Returns the longest time until the head of a response. A server that must first hash the file sends nothing until
+    /// then.
+    pub(super) fn head_limit(&self, wants_digest: bool) -> Duration {
+        if wants_digest { self.stall.max(Duration::from_secs(DIGEST_WAIT)) } else { self.stall }
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{FetchError, FetchUrl, proxy::HttpProxy, resume::FileRequest};
+use super::{FetchError, FetchUrl, options::DIGEST_WAIT, proxy::HttpProxy, resume::FileRequest};
 
 /// Headers that every request of a fetch carries.
 #[derive(Clone, Debug, Default)]
@@ -48,7 +48,7 @@ pub fn text(
     if extra.wants_digest {
         line("Want-Repr-Digest", "sha-256=10");
         // Without this, a server that must first hash the file would respond without the digest (RFC 7240, 4.3).
-        line("Prefer", "wait=3600");
+        line("Prefer", &format!("wait={DIGEST_WAIT}"));
     }
     if let Some((from, to)) = asked.range {
         let last = to.map(|to| (to - 1).to_string()).unwrap_or_default();

@@ -7,7 +7,7 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use thalweg_core::atomic_file::name::is_reserved;
 use url::Url;
 
@@ -45,7 +45,9 @@ impl FetchUrl {
 
     /// Resolves the target of a redirect. A redirect from https to http is an error.
     pub fn join(&self, location: &str) -> Result<Self, FetchError> {
-        let joined = self.0.join(location);
+        // Each char of a header is one byte. `Url` would encode chars above 0x7f as UTF-8, a second time.
+        let bytes: Vec<u8> = location.chars().map(|byte| byte as u8).collect();
+        let joined = self.0.join(&percent_encode(&bytes, &AsciiSet::EMPTY).to_string());
         let url = joined
             .map_err(|error| FetchError::broken(format!("'Location: {location}': {error}")))?;
         if self.is_secure() && url.scheme() != "https" {

@@ -1,7 +1,7 @@
 //! A directory tree as a tar archive. File contents are separate parts of the body, so that the transfer mechanisms
 //! send them.
 
-use std::{ffi::OsStr, io, os::unix::ffi::OsStrExt, path::Path};
+use std::io::{self, Read};
 
 use tar::{Builder, EntryType, Header};
 
@@ -25,6 +25,9 @@ const FILES: usize = 8;
 
 /// Block size of the tar format.
 const BLOCK: u64 = 512;
+
+/// Longest target of a symbolic link in a header, in bytes.
+const LONGEST_TARGET: usize = 100;
 
 impl Archive {
     /// Creates the archive of a tree.
@@ -55,8 +58,10 @@ impl Archive {
             }
             WalkKind::Link(target) => {
                 header.set_entry_type(EntryType::Symlink);
-                let target = Path::new(OsStr::from_bytes(target.as_bytes()));
-                blocks.append_link(&mut header, &path, target).map_err(failed)?;
+                append_long_target(&mut blocks, target.as_bytes()).map_err(failed)?;
+                let short = &target.as_bytes()[..target.as_bytes().len().min(LONGEST_TARGET)];
+                header.set_link_name_literal(short).map_err(failed)?;
+                blocks.append_data(&mut header, &path, io::empty()).map_err(failed)?;
             }
             WalkKind::File => {
                 let file = self.tree.open(&path).ok_or_else(missed)?;
@@ -115,6 +120,19 @@ fn append_exact_time(blocks: &mut Builder<Vec<u8>>, seconds: i64, nanos: u32) ->
     header.set_mode(0o644);
     header.set_size(record.len() as u64);
     blocks.append_data(&mut header, "PaxHeaders/mtime", record.as_bytes())
+}
+
+/// Appends a GNU record with the target of the symbolic link that follows, if it does not fit into a header. The tar
+/// library would normalize targets.
+fn append_long_target(blocks: &mut Builder<Vec<u8>>, target: &[u8]) -> io::Result<()> {
+    if target.len() <= LONGEST_TARGET {
+        return Ok(());
+    }
+    let mut header = Header::new_gnu();
+    header.set_entry_type(EntryType::GNULongLink);
+    header.set_mode(0o644);
+    header.set_size(target.len() as u64 + 1);
+    blocks.append_data(&mut header, "LongLink", target.chain(&[0][..]))
 }
 
 /// A record of a pax header: its own length in bytes, the key and the value.

@@ -3,7 +3,7 @@
 use std::{io::Write, thread, time::Duration};
 
 use thalweg_core::atomic_file::{Destination, Until};
-use thalweg_serve::client::{FetchError, FetchOptions, FetchUrl, fetch};
+use thalweg_serve::client::{Extra, FetchError, FetchOptions, FetchUrl, fetch};
 
 use crate::support::fetch::QuietWatcher;
 use crate::support::liar::LyingServer;
@@ -96,6 +96,27 @@ fn a_head_that_comes_byte_by_byte_has_no_more_time_than_silence() {
     let failed = fetch(&target, destination, &options, &QuietWatcher::default()).unwrap_err();
     assert!(matches!(failed.error, FetchError::Stalled { .. }), "{failed:?}");
     assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_server_that_hashes_first_has_more_time_than_a_silent_one() {
+    let place = tempfile::tempdir().unwrap();
+    let server = LyingServer::new(|_, stream| {
+        thread::sleep(Duration::from_millis(600));
+        drop(stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ntext"));
+    });
+    let stall = Duration::from_millis(200);
+    let get = |wants_digest| {
+        let extra = Extra { wants_digest, ..Extra::default() };
+        let options = FetchOptions { retries: 0, stall, extra, ..crate::support::fetch::options() };
+        let destination = Destination::open_until(&place.path().join("f"), Until::Part).unwrap();
+        let target = FetchUrl::parse(&server.url("x")).unwrap();
+        fetch(&target, destination, &options, &QuietWatcher::default())
+    };
+    let failed = get(false).unwrap_err();
+    assert!(matches!(failed.error, FetchError::Stalled { .. }), "{failed:?}");
+    get(true).unwrap();
+    assert_eq!(std::fs::read(place.path().join("f")).unwrap(), b"text");
 }
 
 #[test]

@@ -36,6 +36,22 @@ fn redirects_are_followed_and_secrets_stay_with_their_server() {
 }
 
 #[test]
+fn a_target_that_is_not_ascii_is_requested_byte_by_byte() {
+    let place = tempfile::tempdir().unwrap();
+    let server = LyingServer::new(|asked, stream| {
+        let head = match asked.path.as_str() {
+            "/x" => {
+                "HTTP/1.1 302 X\r\nContent-Length: 0\r\nLocation: /caf\u{e9}?\u{20ac}=%41\r\n\r\n"
+            }
+            _ => "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab",
+        };
+        drop(stream.write_all(head.as_bytes()));
+    });
+    get(&server.url("x"), &place.path().join("f"), &options()).unwrap();
+    assert_eq!(server.asked()[1].path, "/caf%C3%A9?%E2%82%AC=%41");
+}
+
+#[test]
 fn user_and_password_follow_redirects_to_the_same_server_and_no_others() {
     let other =
         LyingServer::new(|asked, stream| send(stream, &honest(asked, b"other", "\"a\""), LEN));

@@ -101,7 +101,8 @@ impl HashChecks {
     ) -> Result<ResponseHead, FetchError> {
         let mut connection = job.connect(self.connection.take(), deadline)?;
         connection.send(&self.asking.next(self.all.iter()), deadline)?;
-        let head = connection.head(deadline)?;
+        let limit = job.options.head_limit(true);
+        let head = connection.head(&NetDeadline { limit, ..*deadline })?;
         self.asking.answered();
         if head.keeps_alive() {
             self.connection = Some(connection);

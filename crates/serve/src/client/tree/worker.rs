@@ -193,8 +193,9 @@ impl<'a> TreeWorker<'a> {
         let Some(mut wanted) = self.wanted.pop_front() else { return Ok(()) };
         if error.is_passing() && wanted.tries < self.job.options.retries {
             wanted.tries += 1;
+            let pause = retry::pause(wanted.tries, self.job.options.retries, error.after());
             self.wanted.push_back(wanted);
-            return Ok(());
+            return self.wait_after(error, pause);
         }
         self.miss(&wanted, error)
     }
@@ -346,7 +347,8 @@ impl<'a> TreeWorker<'a> {
         let deadline = NetDeadline { limit: job.options.stall, check: &check };
         let mut connection = job.connect(self.connection.take(), &deadline)?;
         connection.send(&self.asking.next(self.wanted.iter()), &deadline)?;
-        let head = connection.head(&deadline)?;
+        let limit = job.options.head_limit(job.options.extra.wants_digest);
+        let head = connection.head(&NetDeadline { limit, check: &check })?;
         let Some(wanted) = self.wanted.front() else { return Ok(None) };
         let response = FileResponse {
             connection: &mut connection,

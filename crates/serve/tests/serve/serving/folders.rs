@@ -161,6 +161,12 @@ fn an_archive_is_the_tree() {
     place.file("t/large", &large);
     place.file(&format!("t/{long}"), "long");
     symlink("large", place.path("t/link")).unwrap();
+    let deep = format!("{}x", "./".repeat(60));
+    let targets =
+        ["a//b", "./x/../y/.", "http://x//y?z", "/", &"z".repeat(100), &"z".repeat(101), &deep];
+    for (number, target) in targets.iter().enumerate() {
+        symlink(target, place.path(format!("t/link{number}"))).unwrap();
+    }
     mkfifoat(CWD, place.path("t/fifo"), Mode::RWXU).unwrap();
     place.file("t/old", "old");
     let set_time = |name: &str, time| {
@@ -187,6 +193,10 @@ fn an_archive_is_the_tree() {
         let read = |name: &str| std::fs::read(into.path().join(name)).unwrap();
         assert!(read("large") == large && read(&long) == b"long" && read("empty").is_empty());
         assert_eq!(std::fs::read_link(into.path().join("link")).unwrap().to_str(), Some("large"));
+        for (number, target) in targets.iter().enumerate() {
+            let link = into.path().join(format!("link{number}"));
+            assert_eq!(std::fs::read_link(link).unwrap().to_str(), Some(*target));
+        }
         assert!(!into.path().join("fifo").exists());
         let time = |path: &Path| std::fs::symlink_metadata(path).unwrap().modified().unwrap();
         for name in ["large", &long, "empty", "link", "old"] {
