@@ -20,7 +20,8 @@ import dev.thalweg.internal.Measured;
  *
  * <p>Other processes can affect the memory. If a process truncates a mapped file or an unsealed memory file, an access
  * to the lost pages throws an {@link InternalError}. {@link #seal()} prevents that for memory files. The error also
- * occurs if the file system is full when a page is first accessed; {@link MemoryOptions#prewritten()} prevents that.
+ * occurs if the file system is full, or the kernel has no memory, when a page is first accessed; {@link
+ * MemoryOptions#prewritten()} prevents that.
  *
  * <p>{@link #close()} releases the memory. If it is not called, the memory is released some time after the garbage
  * collector has found that the object, its segment and all slices are unreachable. Keep one of them while other
@@ -54,8 +55,6 @@ public final class SharedMemory implements AutoCloseable {
     private static final int MFD_ALLOW_SEALING = 2;
     private static final int MFD_HUGETLB = 4;
     private static final int F_ADD_SEALS = 1033;
-    private static final int F_GET_SEALS = 1034;
-    private static final int SEAL_SHRINK = 2;
     private static final int SEAL_SHRINK_GROW_SEAL = 7;
     private static final int IPC_CREAT_EXCL = 03000;
     private static final int IPC_STAT = 2;
@@ -74,8 +73,6 @@ public final class SharedMemory implements AutoCloseable {
     /** Releases the resources once; further calls have no effect. */
     final Cleaner.Cleanable cleanable;
     private boolean closed;
-    /** True if no process can take pages away. Never reset, because a seal cannot be removed. */
-    private volatile boolean keepsItsPages;
 
     private SharedMemory(Mapping mapping) {
         this.mapping = mapping;
@@ -233,34 +230,21 @@ public final class SharedMemory implements AutoCloseable {
     }
 
     /**
-     * Sets the whole memory to zero. Uses the C library's memset if no process can take pages away (System V segments,
-     * and sealed memory files), otherwise {@link MemorySegment#fill}.
+     * Sets the whole memory to zero. Uses the C library's memset for System V segments, otherwise {@link
+     * MemorySegment#fill}.
      *
-     * @throws InternalError         if another process truncated the file, or its file system is full
+     * @throws InternalError         if another process truncated the file, its file system is full, or the kernel has no
+     *                               memory for a page
      * @throws IllegalStateException if it is closed
      */
     public void clear() {
-        if (size() >= CLEARED_NATIVELY && keepsItsPages()) {
+        // The kernel reserves the memory of a segment when the segment is created. For other kinds, sealed or not, the
+        // access to a page without memory raises SIGBUS, which would end the JVM in a downcall.
+        if (kind() == Kind.SYSV && size() >= CLEARED_NATIVELY) {
             Libc.memset(segment, (byte) 0);
         } else {
             segment.fill((byte) 0);
         }
-    }
-
-    /** Returns true if no access can raise SIGBUS. In a downcall that signal would end the JVM. */
-    private boolean keepsItsPages() {
-        if (kind() == Kind.SYSV || keepsItsPages) {
-            return true;
-        }
-        synchronized (this) {
-            if (kind() == Kind.MEMFD && !closed) {
-                long seals = Libc.FCNTL.attempt(mapping.fd(), F_GET_SEALS, 0);
-                long end = Libc.LSEEK.attempt(mapping.fd(), 0L, SEEK_END);
-                // The memory may have been truncated before it was sealed.
-                keepsItsPages = seals >= 0 && (seals & SEAL_SHRINK) != 0 && end >= size();
-            }
-        }
-        return keepsItsPages;
     }
 
     /**

@@ -75,6 +75,18 @@ class SharedMemoryTest {
         }
     }
 
+    @Test
+    void clearingAMissingPageThatTheKernelCannotProvideIsAnError() throws IOException {
+        try (var memory = SharedMemory.create(Kind.MEMFD, "missing", 1 << 20)) {
+            // No process can take away the pages of sealed memory, but the kernel allocates each page at the first access.
+            memory.seal();
+            try (var _ = RefusedPages.of(memory.segment())) {
+                assertThrows(InternalError.class, memory::clear);
+            }
+            memory.clear();
+        }
+    }
+
     private static Path fileOf(SharedMemory memory) {
         return memory.kind() == Kind.POSIX ? Path.of("/dev/shm" + memory.name()) : Path.of(memory.name());
     }

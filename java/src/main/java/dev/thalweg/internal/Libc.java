@@ -304,8 +304,8 @@ public final class Libc {
     }
 
     /**
-     * Sets memory to a byte with the C library's memset. Use it only for memory whose pages no process can take away,
-     * because the JVM does not survive SIGBUS in a downcall.
+     * Sets memory to a byte with the C library's memset. Use it only for memory whose pages no process can take away
+     * and the kernel can always provide, because the JVM does not survive SIGBUS in a downcall.
      *
      * @param memory the memory, of native kind
      * @param value  the byte
