@@ -3,7 +3,6 @@ package dev.thalweg.afl;
 import static java.lang.foreign.ValueLayout.ADDRESS;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
-import static java.lang.foreign.ValueLayout.JAVA_SHORT;
 
 import java.io.IOException;
 import java.lang.foreign.Arena;
@@ -18,6 +17,7 @@ import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.Path;
 
+import dev.thalweg.SystemCallException;
 import dev.thalweg.internal.Libc;
 
 /** A descriptor for 4-byte words. Its calls allocate nothing. For one thread. */
@@ -99,12 +99,10 @@ final class Descriptor {
 
     /** Waits at most this number of milliseconds; returns true if data is available. */
     boolean isReadableWithin(int milliseconds) {
-        try (Arena scratch = Arena.ofConfined()) {
-            // struct pollfd: int fd, short events, short revents.
-            MemorySegment asked = scratch.allocate(8, 4);
-            asked.set(JAVA_INT, 0, fd);
-            asked.set(JAVA_SHORT, 4, POLLIN);
-            return Libc.POLL.attempt(asked, 1L, milliseconds) > 0;
+        try {
+            return Libc.isReady(fd, POLLIN, milliseconds);
+        } catch (SystemCallException noMemory) {
+            return false;
         }
     }
 }

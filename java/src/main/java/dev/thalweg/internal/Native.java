@@ -40,10 +40,8 @@ public final class Native {
     private final MethodHandle plan;
     private final MethodHandle loadProfile;
     private final MethodHandle freeString;
-    private final String from;
 
-    private Native(SymbolLookup library, String from) {
-        this.from = from;
+    private Native(SymbolLookup library) {
         var moving = FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT, JAVA_LONG, ADDRESS, ADDRESS, ADDRESS);
         this.transfer = handle(library, "tw_transfer", moving);
         this.plan = handle(library, "tw_plan_json", moving);
@@ -72,15 +70,6 @@ public final class Native {
             throw new UnsupportedOperationException(found.why());
         }
         return found.library();
-    }
-
-    /**
-     * Returns the place where the library was found.
-     *
-     * @return a path or a name
-     */
-    public String from() {
-        return from;
     }
 
     /**
@@ -187,7 +176,7 @@ public final class Native {
         if (!found.startsWith(SERIES + ".")) {
             throw new IOException(from + " is version " + found + ", and this jar is for " + SERIES);
         }
-        return new Found(new Native(library, from), null);
+        return new Found(new Native(library), null);
     }
 
     /** Copies the library to a temporary file, loads it, and deletes the file, which a loaded library does not need. */
