@@ -284,11 +284,11 @@ static void wrong_calls_of_a_consumer(const char *folder)
     CHECK(tw_consumer_arm(consumer, &armed, &error) == TW_USAGE);
     OK(tw_consumer_release(consumer, &error));
     CHECK(tw_consumer_receive(NULL, GUARD, &message, &length, &error) == TW_USAGE);
-    length = 7;
-    CHECK(tw_consumer_receive(consumer, GUARD, NULL, &length, &error) == TW_USAGE && length == 0);
+    CHECK((length = 7) && tw_consumer_receive(consumer, GUARD, NULL, &length, &error) == TW_USAGE && !length);
     CHECK(tw_consumer_receive_into(consumer, NULL, 9, GUARD, &length, &error) == TW_USAGE);
     OK(tw_consumer_receive(consumer, GUARD, &message, &length, &error));
-    tw_consumer_close(consumer); /* also releases its held messages */
+    /* Closing the consumer also releases its held messages. */
+    tw_consumer_close(consumer);
     tw_consumer_close(NULL);
     CHECK(tw_consumer_fd(NULL) == -1);
     ended_well(child);

@@ -1,4 +1,4 @@
-/* Broadcast and mpsc between processes: order, dropped messages, closing and deaths. */
+/* Broadcast and mpsc between processes: order, dropped messages, closing and deaths. Also outputs after invalid calls. */
 #include "process.h"
 
 enum { EACH = 300 };
@@ -162,11 +162,30 @@ static void many_send_to_one(const char *folder)
         ended_well(children[n]);
 }
 
+static void outputs_after_a_null_pointer_are_set(void)
+{
+    char byte;
+    tw_link *near, *far = (tw_link *)&byte;
+    size_t length = 7, count = 1;
+    uint64_t dropped = 7;
+    int fd, is_waited_for = 7;
+    CHECK(tw_link_pair(NULL, &far, &error) == TW_USAGE && !far);
+    OK(tw_link_pair(&near, &far, &error));
+    CHECK(tw_link_receive(far, NULL, 1, &length, &fd, &count, TW_NOW, &error) == TW_USAGE && !length && !count);
+    count = 1;
+    CHECK(tw_link_receive(far, &byte, 1, NULL, &fd, &count, TW_NOW, &error) == TW_USAGE && !count);
+    tw_link_close(near);
+    tw_link_close(far);
+    CHECK(tw_broadcast_departed(NULL, NULL, &dropped, &error) == TW_USAGE && !dropped);
+    CHECK(tw_consumer_held(NULL, NULL, &is_waited_for, &error) == TW_USAGE && !is_waited_for);
+}
+
 int main(int argc, char **argv)
 {
     CHECK(argc == 2);
     everybody_gets_every_message(argv[1]);
     a_dead_subscriber_departs_and_drops_are_counted(argv[1]);
     many_send_to_one(argv[1]);
+    outputs_after_a_null_pointer_are_set();
     return 0;
 }
