@@ -17,7 +17,7 @@ mod xattrs;
 use std::{ffi::CString, os::unix::ffi::OsStrExt, path::Path};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
-use rustix::fs::FileType;
+use rustix::fs::{FileType, Stat};
 use thalweg_tree::install::EntryXattrs;
 
 pub use check::ListCheck;
@@ -93,6 +93,12 @@ pub struct ManifestEntry {
 pub struct InodeId {
     pub device: u64,
     pub inode: u64,
+}
+
+impl InodeId {
+    pub(crate) fn of(stat: &Stat) -> Self {
+        Self { device: stat.st_dev, inode: stat.st_ino }
+    }
 }
 
 /// The type of an entry.

@@ -1,8 +1,10 @@
 //! `thalweg fetch`: killed, limited, interrupted, and from other servers.
 
 use std::{
+    ffi::OsStr,
     fs,
     io::{BufRead, BufReader, Write},
+    os::unix::ffi::OsStrExt,
     path::Path,
     process::{Command, Stdio},
     sync::{
@@ -266,6 +268,9 @@ fn exit_codes_say_what_went_wrong() {
     fetch(&["--force", &yes, &no, "."]).expect(1);
     assert_eq!(names(scratch.path()), ["also", "yes"]);
     fetch(&[&yes, &no, "nowhere"]).expect(2);
+    let odd = OsStr::from_bytes(b"\xff");
+    run(thalweg().args(["fetch", &yes]).arg(odd).current_dir(scratch.path())).expect(0);
+    assert!(scratch.path().join(odd).exists());
     let other = server.url("other/yes");
     fetch(&["--force", &yes, &other, "."]).expect(2).expect_said("would have the same name");
 }

@@ -4,7 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use thalweg_core::{atomic_file::Fsync, rate_limit::RateLimit};
 
-use super::{Answered, Channels, Connections, Expected, Extra, Proxies, TlsTrust};
+use super::{
+    Answered, Channels, Connections, Expected, Extra, Proxies, TlsTrust, request::DIGEST_WAIT,
+};
 use crate::plans::Policy;
 
 /// Settings for moving bodies.
@@ -17,9 +19,6 @@ pub struct BodySettings {
     /// Rate limit of each connection in bytes per second.
     pub limit_each: Option<u64>,
 }
-
-/// Longest time in seconds that a server may hash a file before it responds with the digest.
-pub(super) const DIGEST_WAIT: u64 = 3600;
 
 /// Options of a fetch.
 #[derive(Clone, Debug)]

@@ -2,7 +2,10 @@
 
 use std::fmt::Write;
 
-use super::{FetchError, FetchUrl, options::DIGEST_WAIT, proxy::HttpProxy, resume::FileRequest};
+use super::{FetchError, FetchUrl, proxy::HttpProxy, resume::FileRequest};
+
+/// Longest time in seconds that a server may hash a file before it responds with the digest.
+pub(super) const DIGEST_WAIT: u64 = 3600;
 
 /// Headers that every request of a fetch carries.
 #[derive(Clone, Debug, Default)]

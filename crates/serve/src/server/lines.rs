@@ -71,8 +71,7 @@ impl ManifestLines {
     fn write(&mut self, entry: WalkEntry, list: &mut Vec<u8>) {
         let is_node = matches!(entry.kind, WalkKind::Link(_) | WalkKind::Special(_));
         let WalkEntry { name, kind, stat, xattrs } = entry;
-        let shared_node = (is_node && stat.st_nlink > 1)
-            .then_some(InodeId { device: stat.st_dev, inode: stat.st_ino });
+        let shared_node = (is_node && stat.st_nlink > 1).then_some(InodeId::of(&stat));
         let kind = match kind {
             WalkKind::Directory => ManifestKind::Directory(DirectoryContents::Listed),
             WalkKind::Shut => ManifestKind::Directory(DirectoryContents::Unreadable),

@@ -8,6 +8,24 @@
 #[derive(Clone, Debug)]
 pub(super) struct Glob(Vec<GlobToken>);
 
+/// A set of bytes, one bit for each. A filter file of another user may have a million of them.
+#[derive(Clone, Debug)]
+struct ByteSet([u64; 4]);
+
+impl ByteSet {
+    fn of(members: &[bool; 256]) -> Self {
+        let mut set = Self([0; 4]);
+        for (byte, _) in members.iter().enumerate().filter(|(_, is)| **is) {
+            set.0[byte / 64] |= 1 << (byte % 64);
+        }
+        set
+    }
+
+    fn has(&self, byte: u8) -> bool {
+        (self.0[usize::from(byte / 64)] >> (byte % 64)) & 1 == 1
+    }
+}
+
 #[derive(Clone, Debug)]
 enum GlobToken {
     /// The byte itself.
@@ -15,7 +33,7 @@ enum GlobToken {
     /// One byte that is not a slash.
     Any,
     /// One of these bytes, not a slash.
-    Set(Box<[bool; 256]>),
+    Set(Box<ByteSet>),
     /// Any number of bytes that are not slashes.
     Star,
     /// Any number of bytes, including slashes.
@@ -86,7 +104,7 @@ impl Glob {
                 match token {
                     GlobToken::Byte(wanted) if wanted == byte => self.enter(&mut next, at + 1),
                     GlobToken::Any if *byte != b'/' => self.enter(&mut next, at + 1),
-                    GlobToken::Set(set) if set[usize::from(*byte)] => self.enter(&mut next, at + 1),
+                    GlobToken::Set(set) if set.has(*byte) => self.enter(&mut next, at + 1),
                     GlobToken::Star if *byte != b'/' => self.enter(&mut next, at),
                     GlobToken::DoubleStar => self.enter(&mut next, at),
                     _ => {}
@@ -98,17 +116,18 @@ impl Glob {
     }
 
     /// Marks a position and all positions that are reachable from it without consuming a byte.
-    fn enter(&self, positions: &mut [bool], at: usize) {
-        if std::mem::replace(&mut positions[at], true) {
-            return;
-        }
-        match self.0.get(at) {
-            Some(GlobToken::Star | GlobToken::DoubleStar) => self.enter(positions, at + 1),
-            Some(GlobToken::OptionalPair) => {
-                self.enter(positions, at + 1);
-                self.enter(positions, at + 3);
+    fn enter(&self, positions: &mut [bool], mut at: usize) {
+        while !std::mem::replace(&mut positions[at], true) {
+            match self.0.get(at) {
+                Some(GlobToken::Star | GlobToken::DoubleStar) => at += 1,
+                Some(GlobToken::OptionalPair) => {
+                    // The two tokens after this one are `**` and `/`, so only these positions follow the first.
+                    positions[at + 1] = true;
+                    positions[at + 2] = true;
+                    at += 3;
+                }
+                _ => return,
             }
-            _ => {}
         }
     }
 }
@@ -135,10 +154,10 @@ fn push_stars(
 
 /// Parses a bracket expression that begins at `at`. Returns the set of bytes and the position after it;
 /// `None` if it is malformed.
-fn bracket(text: &[u8], mut at: usize) -> Option<(Box<[bool; 256]>, usize)> {
+fn bracket(text: &[u8], mut at: usize) -> Option<(Box<ByteSet>, usize)> {
     let is_negated = matches!(text.get(at), Some(b'!' | b'^'));
     at += usize::from(is_negated);
-    let mut set = Box::new([false; 256]);
+    let mut set = [false; 256];
     let mut before = None;
     let first = at;
     loop {
@@ -172,10 +191,10 @@ fn bracket(text: &[u8], mut at: usize) -> Option<(Box<[bool; 256]>, usize)> {
         (before, at) = (Some(byte), end);
     }
     if is_negated {
-        set.iter_mut().for_each(|one| *one = !*one);
+        set = set.map(|is| !is);
     }
     set[usize::from(b'/')] = false;
-    Some((set, at + 1))
+    Some((Box::new(ByteSet::of(&set)), at + 1))
 }
 
 /// Returns the byte at `at`, and the position after it. If the byte is a backslash, returns the byte that follows
@@ -212,4 +231,16 @@ fn class(name: &[u8]) -> Option<fn(&u8) -> bool> {
         b"xdigit" => u8::is_ascii_hexdigit,
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_glob_of_many_directories_is_matched_without_recursion() {
+        let glob = Glob::of_path("**/".repeat(340_000).as_bytes());
+        assert!(glob.matches(b"a/b/"));
+        assert!(!glob.matches(b"a"));
+    }
 }

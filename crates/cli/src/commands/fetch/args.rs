@@ -35,7 +35,7 @@ pub struct FetchArgs {
     ///
     /// Without a destination, the last part of the URL names a file in the current directory.
     #[arg(value_name = "URL... [DST]", required = true)]
-    pub words: Vec<String>,
+    pub words: Vec<OsString>,
     /// Replace files that exist in the directory DST, instead of failing
     #[arg(short, long)]
     pub force: bool,
@@ -250,9 +250,10 @@ impl FetchArgs {
     }
 
     /// Splits the arguments into URLs and destination.
-    pub fn split(&self) -> (&[String], Option<PathBuf>) {
+    pub fn split(&self) -> (&[OsString], Option<PathBuf>) {
+        let is_url = |word: &OsString| word.to_str().is_some_and(|word| word.contains("://"));
         match self.words.split_last() {
-            Some((last, urls)) if !urls.is_empty() && !last.contains("://") => {
+            Some((last, urls)) if !urls.is_empty() && !is_url(last) => {
                 (urls, Some(PathBuf::from(last)))
             }
             _ => (&self.words, None),

@@ -47,7 +47,7 @@ pub fn run(args: &FetchArgs) -> Result<Exit, CommandFailure> {
         return Err(usage("--stdio: expected one operand, the destination"));
     };
     if args.join {
-        return further::join(dst);
+        return further::join(&dst.to_string_lossy());
     }
     let word = |word: &OsStr| {
         if args.encoded { decode(word, None) } else { PathBuf::from(word) }

@@ -216,12 +216,11 @@ fn entry_name(source: &Path) -> Option<&OsStr> {
 /// Fails if a source has no name, or if two sources have one name. `given`: the sources as the user wrote them, with their
 /// hosts.
 fn check_names(sources: &[&Path], given: &[PathBuf]) -> Result<(), CommandFailure> {
-    let sources = sources.iter().zip(given).map(|(source, given)| match entry_name(source) {
-        Some(name) => Ok((name, shown(given))),
-        None => {
+    let sources = sources.iter().zip(given).map(|(source, given)| {
+        entry_name(source).map(|name| (name, shown(given))).ok_or_else(|| {
             let why = format!("{}: cannot be one of several sources", quoted(given));
-            Err(CommandFailure::new(Exit::Usage, why).hint("write the name of the directory"))
-        }
+            CommandFailure::new(Exit::Usage, why).hint("write the name of the directory")
+        })
     });
     refuse_same_names(sources.collect::<Result<Vec<_>, _>>()?.into_iter())
 }

@@ -10,7 +10,7 @@ use std::{
     rc::Rc,
 };
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, unlinkat};
 use thalweg_core::atomic_file::{
     AtomicFile, Destination, Fsync, Parked, Until, create_new, failed,
 };
@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     client::{FetchError, fetch::ListedFile},
-    manifest::{FileTag, Meta},
+    manifest::{FileTag, InodeId, Meta},
 };
 
 /// Settings for creating entries.
@@ -78,8 +78,8 @@ pub struct WantedFile {
     pub attributes: EntryAttributes,
     /// The change that the fetch of this file makes.
     pub change: EntryChange,
-    /// `true` if an entry with this name exists.
-    pub replaces: bool,
+    /// The entry with this name, if there is one.
+    pub replaces: Option<InodeId>,
     /// `true` if the existing entry may have the listed content. The file is fetched only if the hash differs.
     pub needs_hash_check: bool,
     /// Number of requests that failed with a temporary error.
@@ -145,7 +145,7 @@ impl<'a> InstallPolicy<'a> {
                 if !differs.any() {
                     return Ok(FileDecision::Unchanged);
                 }
-                let refused = give(&directory, &name, &attributes)?;
+                let refused = give(directory.fd.as_fd(), &name, InodeId::of(there), &attributes)?;
                 let change = EntryChange::adjusted(differs);
                 return Ok(FileDecision::Adjusted { change, refused_xattrs: refused });
             }
@@ -163,7 +163,7 @@ impl<'a> InstallPolicy<'a> {
             is_sparse: file.is_sparse,
             etag: file.etag(mtime, nanos),
             attributes,
-            replaces: there.is_some(),
+            replaces: there.as_ref().map(InodeId::of),
             change,
             needs_hash_check,
             tries: 0,
@@ -213,7 +213,7 @@ impl<'a> InstallPolicy<'a> {
             let file = AtomicFile::create(dir, name, 0o600)?;
             return Ok(FileSink::Hidden(file));
         }
-        if wanted.replaces {
+        if wanted.replaces.is_some() {
             // An earlier run left an incomplete file in the staging directory.
             match unlinkat(dir, name, AtFlags::empty()) {
                 // `ENOENT`: this run tried before, and removed its file.
@@ -241,7 +241,7 @@ impl<'a> InstallPolicy<'a> {
 pub fn destination(wanted: &WantedFile) -> Result<Destination, FetchError> {
     let dir = wanted.directory.fd.try_clone().map_err(|_| failed("fcntl")(Errno::MFILE))?;
     let name = OsStr::from_bytes(wanted.name.to_bytes());
-    Ok(Destination::at(dir, name, wanted.replaces, Until::Part)?)
+    Ok(Destination::at(dir, name, wanted.replaces.is_some(), Until::Part)?)
 }
 
 impl WantedFile {
@@ -255,7 +255,8 @@ impl WantedFile {
     /// Keeps the local file, because its content is as listed, and sets its attributes. Returns the number of extended
     /// attributes that the file system refused.
     pub fn keep(&self) -> Result<u64, FetchError> {
-        give(&self.directory, &self.name, &self.attributes)
+        let there = self.replaces.ok_or(failed("openat")(Errno::NOENT))?;
+        give(self.directory.fd.as_fd(), &self.name, there, &self.attributes)
     }
 }
 
@@ -285,7 +286,7 @@ impl FileSink<'_> {
         waits: bool,
     ) -> Result<PublishedFile, FetchError> {
         if let Self::Hidden(file) = &self
-            && wanted.replaces
+            && wanted.replaces.is_some()
         {
             inherit_from_replaced(file, InheritFrom::Own);
         }
@@ -310,13 +311,19 @@ impl FileSink<'_> {
     }
 }
 
+/// Sets the attributes of the file that was compared with the list. Fails if the name belongs to another file now.
+/// Otherwise, a user with write permission for this directory could exchange the file for one that must keep its owner.
 fn give(
-    directory: &TreeDirectory,
+    directory: BorrowedFd<'_>,
     name: &CStr,
+    compared: InodeId,
     attributes: &EntryAttributes,
 ) -> Result<u64, FetchError> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let fd = openat(&directory.fd, name, flags, Mode::empty()).map_err(failed("openat"))?;
+    let fd = openat(directory, name, flags, Mode::empty()).map_err(failed("openat"))?;
+    if InodeId::of(&fstat(&fd).map_err(failed("fstat"))?) != compared {
+        return Err(failed("openat")(Errno::STALE).into());
+    }
     Ok(attributes.give(fd.as_fd())?)
 }
 
@@ -336,8 +343,36 @@ pub fn publish(
         Fsync::Always => io::sync(&file.fd).map_err(failed("fsync")),
     };
     WholeSync::settle(whole, synced)?;
-    if let Some(kept) = install.kept(&wanted.path).filter(|_| wanted.replaces) {
+    if let Some(kept) = install.kept(&wanted.path).filter(|_| wanted.replaces.is_some()) {
         kept.keep(file.folder(), file.name())?;
     }
-    Ok(file.publish(!wanted.replaces)?)
+    Ok(file.publish(wanted.replaces.is_none())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use rustix::fs::statat;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_exchanged_after_its_comparison_keeps_its_attributes() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = fs::File::open(place.path()).unwrap();
+        for name in ["compared", "other"] {
+            fs::write(place.path().join(name), name).unwrap();
+        }
+        let stat = |name: &CStr| statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+        let compared = stat(c"compared");
+        let attributes = EntryAttributes { mode: 0o741, owner: None, mtime: (1, 7), xattrs: None };
+        fs::rename(place.path().join("other"), place.path().join("compared")).unwrap();
+        let (before, fd) = (stat(c"compared"), directory.as_fd());
+        let error = give(fd, c"compared", InodeId::of(&compared), &attributes).unwrap_err();
+        assert!(error.to_string().contains("ESTALE"), "{error}");
+        assert_eq!(stat(c"compared").st_mode, before.st_mode);
+        give(fd, c"compared", InodeId::of(&before), &attributes).unwrap();
+        assert_eq!(stat(c"compared").st_mode & 0o777, 0o741);
+    }
 }

@@ -46,11 +46,6 @@ pub struct FirstName {
     pub is_deferred: bool,
 }
 
-/// Returns device and inode number.
-pub fn id(stat: &Stat) -> InodeId {
-    InodeId { device: stat.st_dev, inode: stat.st_ino }
-}
-
 impl FirstNames {
     /// Returns the first name with this identity, if it was listed.
     pub fn of(&self, identity: InodeId) -> Option<&FirstName> {
@@ -152,7 +147,7 @@ fn preview_name(
         }
         _ => differs.any(),
     };
-    let is_linked = there.is_some_and(|there| id(&there) == id(&copy));
+    let is_linked = there.is_some_and(|there| InodeId::of(&there) == InodeId::of(&copy));
     Ok((!is_linked || is_replaced).then_some(change))
 }
 
@@ -205,7 +200,9 @@ impl NamePair<'_> {
         let there = to.look(&name)?;
         match &there {
             Some(there) if is_directory(there) => return Err(FetchError::listed(OVER_DIRECTORY)),
-            Some(there) if id(there) == id(&copy) => return Ok(HardLinkOutcome::Unchanged),
+            Some(there) if InodeId::of(there) == InodeId::of(&copy) => {
+                return Ok(HardLinkOutcome::Unchanged);
+            }
             _ => {}
         }
         let existing = ExistingEntry { directory: &from, name: &first, stat: copy };
@@ -239,7 +236,7 @@ impl ExistingEntry<'_> {
         let Ok(temporary) = new.create_beside(to.fd.as_fd(), name) else { return Ok(false) };
         // Another process may have replaced the entry since the caller compared it.
         let linked = statat(&to.fd, temporary.name(), AtFlags::SYMLINK_NOFOLLOW);
-        if !linked.is_ok_and(|linked| id(&linked) == id(&self.stat)) {
+        if !linked.is_ok_and(|linked| InodeId::of(&linked) == InodeId::of(&self.stat)) {
             return Ok(false);
         }
         kept.map_or(Ok(()), |kept| kept.keep(to.fd.as_fd(), name))?;

@@ -39,7 +39,7 @@ pub fn link(
     wanted: &WantedFile,
 ) -> Result<bool, FetchError> {
     let link = |file: &ExistingEntry<'_>| file.link(&wanted.directory, &wanted.name, false, None);
-    match reference.as_mut().filter(|_| !wanted.replaces) {
+    match reference.as_mut().filter(|_| wanted.replaces.is_none()) {
         Some(tree) => tree.with_equal(entry, &wanted.attributes, link).unwrap_or(Ok(false)),
         None => Ok(false),
     }

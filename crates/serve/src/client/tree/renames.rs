@@ -52,7 +52,7 @@ impl<'a> TreeRenames<'a> {
 
     /// Returns `true` if the deletion will remove a file that may have the content of the wanted one.
     pub fn has(&self, wanted: &WantedFile) -> bool {
-        let is_new = !wanted.replaces && wanted.size >= LEAST;
+        let is_new = wanted.replaces.is_none() && wanted.size >= LEAST;
         is_new && self.find().is_some_and(|found| found.has(size_and_time(wanted)))
     }
 
@@ -63,7 +63,7 @@ impl<'a> TreeRenames<'a> {
 
     /// Opens a file with the size and time of the wanted one. Each file is returned once.
     pub fn take(&self, wanted: &WantedFile) -> Option<BaseFile> {
-        let found = self.find().filter(|_| !wanted.replaces)?;
+        let found = self.find().filter(|_| wanted.replaces.is_none())?;
         let twin = found.take(wanted.name.to_bytes(), size_and_time(wanted))?;
         BaseFile::open(&twin.dir, &twin.name)
     }

@@ -20,7 +20,7 @@ use super::{
     directories::{DirectoryCache, TreeDirectory, is_directory},
     entry::{ListedEntry, is_reserved_name, stays_inside},
     files::InstallPolicy,
-    hard_links::{FirstName, FirstNames, id},
+    hard_links::{FirstName, FirstNames},
     list::{EntryList, ListRecords, broken},
     listed_filter::ListedFilter,
     options::TreeOptions,
@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     client::FetchError,
-    manifest::{DirectoryContents, ListCheck, ListRecord, ManifestEntry, ManifestKind},
+    manifest::{DirectoryContents, InodeId, ListCheck, ListRecord, ManifestEntry, ManifestKind},
 };
 
 /// A list that was received completely, and what remains to be done.
@@ -297,7 +297,7 @@ impl<'a> TreeSurvey<'a> {
         let is_over_directory = self.options.deletes() && there.is_some_and(is_directory);
         let is_deferred = is_over_directory || first.is_some_and(|first| first.is_deferred);
         let is_unchanged = match first {
-            Some(first) => there.is_some_and(|there| first.there == Some(id(there))),
+            Some(first) => there.is_some_and(|there| first.there == Some(InodeId::of(there))),
             None => there.is_some_and(|there| self.is_unchanged(&entry, there)),
         };
         if is_unchanged && let ManifestKind::File(file) = entry.kind {
@@ -309,7 +309,7 @@ impl<'a> TreeSurvey<'a> {
         }
         let entry = ListedEntry::of(&self.group.path, entry).map_err(broken)?;
         if let Some(identity) = identity.filter(|_| first_path.is_none()) {
-            let there = there.filter(|_| is_unchanged).map(id);
+            let there = there.filter(|_| is_unchanged).map(InodeId::of);
             let path = entry.path.clone();
             self.first_names.add(identity, FirstName { path, there, is_deferred });
         }

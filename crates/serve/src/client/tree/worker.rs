@@ -400,7 +400,8 @@ impl<'a> TreeWorker<'a> {
         let path = encoded(Path::new(OsStr::from_bytes(&wanted.path)));
         let kept = job.install.kept(&wanted.path);
         let base = job.renames.and_then(|renames| renames.take(wanted));
-        let may_continue_base = !wanted.replaces && job.renames.is_some_and(TreeRenames::has_any);
+        let may_continue_base =
+            wanted.replaces.is_none() && job.renames.is_some_and(TreeRenames::has_any);
         let listed = ListedFile { kept, base: base.as_ref(), may_continue_base, ..wanted.listed() };
         let watcher = LargeFileWatcher { account, before: Mutex::new(None) };
         let target = job.base.below(&path);
