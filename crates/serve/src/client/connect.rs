@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use rustix::net::sockopt;
 #[cfg(feature = "tls")]
 use rustls::{ClientConnection, StreamOwned};
 #[cfg(feature = "tls")]
@@ -345,6 +346,15 @@ impl FetchConnection {
     }
 }
 
+/// Lets the connection fail if the server's machine does not respond for about a minute. A server that hashes a large file
+/// sends nothing for longer than that, but its kernel responds.
+fn notice_death(socket: &TcpStream) -> rustix::io::Result<()> {
+    sockopt::set_tcp_keepidle(socket, Duration::from_secs(30))?;
+    sockopt::set_tcp_keepintvl(socket, Duration::from_secs(10))?;
+    sockopt::set_tcp_keepcnt(socket, 3)?;
+    sockopt::set_socket_keepalive(socket, true)
+}
+
 /// Connects to the first address that answers. `name` is for messages.
 fn dial(
     name: &str,
@@ -374,6 +384,7 @@ fn dial_first(
             Ok(socket) => {
                 // Each request is one write, so Nagle's algorithm could only delay it.
                 let _ = socket.set_nodelay(true);
+                let _ = notice_death(&socket);
                 socket.set_nonblocking(true).map_err(|e| ("set up the connection to", e))?;
                 return Ok(socket);
             }

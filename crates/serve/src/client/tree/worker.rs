@@ -193,9 +193,8 @@ impl<'a> TreeWorker<'a> {
         let Some(mut wanted) = self.wanted.pop_front() else { return Ok(()) };
         if error.is_passing() && wanted.tries < self.job.options.retries {
             wanted.tries += 1;
-            let pause = retry::pause(wanted.tries, self.job.options.retries, error.after());
             self.wanted.push_back(wanted);
-            return self.wait_after(error, pause);
+            return Ok(());
         }
         self.miss(&wanted, error)
     }
