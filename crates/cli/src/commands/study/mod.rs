@@ -77,11 +77,8 @@ impl StudyArgs {
     fn measure(&self, studies: &[Loaded], color: bool) -> Result<Exit, CommandFailure> {
         let mut settings = settings(self)?;
         let at = self.at.clone().unwrap_or_else(scratch);
-        let extended = self
-            .extend
-            .as_ref()
-            .map(|path| ExtendedResult::open(path, studies, &at, &settings.pinned));
-        let extended = extended.transpose()?;
+        let open = |path| ExtendedResult::open(path, studies, &at, &settings.pinned);
+        let extended = self.extend.as_deref().map(open).transpose()?;
         // A run may take hours, so a file that cannot be created is an error now.
         let csv = self.csv.as_deref().map(CsvFile::open).transpose()?;
         let program =
