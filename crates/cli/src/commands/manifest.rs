@@ -3,9 +3,12 @@
 use clap::Args;
 use serde_json::json;
 use std::{
+    fs::{self, Metadata},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     time::Duration,
 };
+use thalweg_core::failed::quoted;
 use thalweg_tree::{
     Error,
     compare::Comparison,
@@ -97,6 +100,10 @@ impl Subcommand for ManifestArgs {
         }
         let files: Vec<&Path> = own.into_iter().chain(second.as_deref()).collect();
         let failed = |error: Error| CommandFailure::new(Exit::Failed, error.to_string());
+        if let Some(file) = files.iter().find(|file| are_same(file, &self.path)) {
+            let message = format!("{}: the manifest would replace the listed file", quoted(file));
+            return Err(CommandFailure::new(Exit::Usage, message));
+        }
         let made = make(&self.path, self.hash.into(), jobs, &files, &findings);
         findings.finish(made.as_ref().map_or(0, |made| made.account.bytes));
         let made = made.map_err(failed)?;
@@ -123,6 +130,13 @@ impl ManifestArgs {
     fn own_file(&self) -> Option<&Path> {
         self.output.as_deref().filter(|path| path.as_os_str() != "-")
     }
+}
+
+/// Returns `true` if both paths lead to one regular file.
+fn are_same(one: &Path, other: &Path) -> bool {
+    let id =
+        |path: &Path| fs::metadata(path).ok().filter(Metadata::is_file).map(|m| (m.dev(), m.ino()));
+    id(one).is_some_and(|one| id(other) == Some(one))
 }
 
 /// Writes a manifest to a file, if it is complete.

@@ -226,6 +226,29 @@ fn an_empty_manifest_is_that_of_an_empty_folder() {
 }
 
 #[test]
+fn a_manifest_never_replaces_the_file_that_it_lists() {
+    let scratch = Scratch::new();
+    for name in ["file", "file.b3.attributes"] {
+        fs::write(scratch.join(name), name).unwrap();
+    }
+    symlink("file", scratch.join("link")).unwrap();
+    for words in [
+        ["-o", "file", "file"],
+        ["-o", "link", "file"],
+        ["-o", "file", "link"],
+        ["--attributes", "-ofile.b3", "file.b3.attributes"],
+    ] {
+        let before =
+            ["file", "file.b3.attributes"].map(|name| fs::read(scratch.join(name)).unwrap());
+        let ran = thalweg_in(&scratch, &[&["manifest"][..], &words].concat()).expect(2);
+        ran.expect_said("the manifest would replace the listed file");
+        let after =
+            ["file", "file.b3.attributes"].map(|name| fs::read(scratch.join(name)).unwrap());
+        assert_eq!(after, before, "{words:?}");
+    }
+}
+
+#[test]
 fn a_single_file_has_a_manifest_of_one_line() {
     let scratch = tree(&[]);
     thalweg_in(&scratch, &["manifest", "-o", "sums", "tree/plain"]).expect(0);

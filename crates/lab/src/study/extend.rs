@@ -57,8 +57,11 @@ pub fn obstacle(
 /// Returns `true` if the sessions of `more` are already part of a result. They are if the run was added, but its saved
 /// sessions could not be removed, and the same command was given again.
 pub fn has_sessions_of(saved: &StudyResult, more: &StudyResult) -> bool {
-    let began = saved.protocol.extensions.iter().map(|added| &added.began);
-    began.chain([&saved.protocol.began]).any(|began| *began == more.protocol.began)
+    // Short runs may begin in the same second, but their commands name different seeds.
+    let added = saved.protocol.extensions.iter().map(|added| (&added.began, &added.command));
+    let first = (&saved.protocol.began, &saved.protocol.command);
+    let more = (&more.protocol.began, &more.protocol.command);
+    added.chain([first]).any(|run| run == more)
 }
 
 /// Adds the sessions of `more` to `saved`, numbered after its own, and judges the claims again.
