@@ -2,8 +2,7 @@
 //! command, add its file, its `mod` and its line in `commands!`.
 
 use clap::{Args, Parser, Subcommand as Parsed};
-use std::{ffi::OsString, path::PathBuf};
-use thalweg_serve::remote::RemoteName;
+use std::ffi::OsString;
 use thalweg_sys::environ;
 
 mod compare;
@@ -50,11 +49,6 @@ use without_lab::{report, study, trial};
 
 /// A JSON object in one line, and its stream.
 pub type FailedAnswer = (String, AnswerStream);
-
-/// Returns `true` for a path on another machine. thalweg there then prints the JSON object.
-fn is_remote(path: Option<&PathBuf>) -> bool {
-    path.is_some_and(|path| !matches!(RemoteName::parse(path.as_os_str()), Ok(None)))
-}
 
 /// A parsed command that can run.
 pub trait Subcommand {

@@ -15,7 +15,7 @@ use crate::{
     exit::{CommandFailure, Exit},
     output::{
         change_log::ChangeLog,
-        text::{complain, note, print_line},
+        text::{complain, note, print_line, relay_answer},
     },
 };
 
@@ -155,7 +155,7 @@ impl RemoteArgs {
         let has_answer = words.iter().any(|word| word == "--json");
         let lines = move |line: &str| {
             if has_answer && line.starts_with('{') {
-                print_line(line);
+                relay_answer(line);
             } else if further.as_ref().is_some_and(|further| further.take(line)) {
             } else if !output.take(&host, line) {
                 note(&format!("{host}: {line}"));

@@ -5,9 +5,12 @@ use serde_json::Value;
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
-use crate::support::{Scratch, bytes, interrupted, run, schema::faults, thalweg};
+use crate::support::{
+    Scratch, bytes, interrupted, run, schema::faults, sshd::OtherMachine, thalweg,
+};
 
 fn docs() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference"))
@@ -185,4 +188,26 @@ fn expect_errors(gone: &Path, copy: &Path) {
     let ran = run(thalweg().args(["fetch", "--json", "nonsense", "-"])).expect(2);
     expect("answer", &ran.json_on_stderr());
     assert!(ran.stdout.is_empty(), "standard output is for the data");
+}
+
+#[test]
+fn a_copy_to_another_machine_that_fails_prints_one_object() {
+    let scratch = Scratch::new();
+    let machine = OtherMachine::by_script(scratch.path());
+    let (folder, file) = (scratch.folder("folder"), scratch.join("file"));
+    fs::write(&file, "text").unwrap();
+    let expect_object = |command: &mut Command| {
+        let ran = run(command);
+        assert_ne!(ran.code(), 0, "{}", ran.said());
+        let object = ran.all_json();
+        expect("answer", &object);
+        assert!(object["error"].is_string(), "{object}");
+    };
+    let (there, below_file) = (machine.at(scratch.join("copy")), machine.at(file.join("copy")));
+    expect_object(thalweg().args(["copy", "--json", "-e", "false"]).arg(&file).arg("h:x"));
+    // A directory without -r.
+    expect_object(machine.run("copy", &["--json"]).arg(&folder).arg(&there));
+    // The other machine reports these errors.
+    expect_object(machine.run("copy", &["--json"]).arg(&file).arg(&below_file));
+    expect_object(machine.run("sync", &["--json"]).arg(&folder).arg(&below_file));
 }

@@ -13,7 +13,7 @@ use thalweg_measure::tune_copy::{TuneError, TuneResult};
 use thalweg_sys::Errno;
 use thalweg_tree::{CopyOptions, Ending, Error, Halt, Refusal, TreeReport, manifest::make_of};
 
-use super::{FailedAnswer, Subcommand, is_remote, manifest, verify::Findings};
+use super::{FailedAnswer, Subcommand, manifest, verify::Findings};
 use crate::{
     exit::{CommandFailure, Exit},
     interrupt,
@@ -58,9 +58,9 @@ impl Subcommand for CopyArgs {
 
     fn failed_answer(&self, error: String) -> Option<FailedAnswer> {
         let destination = self.target_directory.as_ref().or(self.paths.last());
-        let prints = self.shown.json && !is_remote(destination);
         let carries_data = destination.is_some_and(|path| is_dash(path));
-        prints.then(|| (JsonAnswer::failed(error).line(), AnswerStream::beside(carries_data)))
+        let answer = || (JsonAnswer::failed(error).line(), AnswerStream::beside(carries_data));
+        self.shown.json.then(answer)
     }
 
     fn run(&self, color: bool) -> Result<Exit, CommandFailure> {

@@ -10,7 +10,6 @@ use thalweg_tree::{
 use super::{
     FailedAnswer, Subcommand,
     copy::{CopyArgs, CopyWatcher, answer_of},
-    is_remote,
 };
 use crate::{
     exit::{CommandFailure, Exit, advice_on_refusal},
@@ -39,8 +38,7 @@ impl Subcommand for SyncArgs {
     }
 
     fn failed_answer(&self, error: String) -> Option<FailedAnswer> {
-        let prints = self.shown.json && !is_remote(self.paths.last());
-        prints.then(|| (JsonAnswer::failed(error).line(), AnswerStream::Output))
+        self.shown.json.then(|| (JsonAnswer::failed(error).line(), AnswerStream::Output))
     }
 
     fn run(&self, _color: bool) -> Result<Exit, CommandFailure> {
