@@ -59,6 +59,13 @@ impl Exit {
             Self::Signal(signal) => 128 | (signal as u8 & 0x7f),
         }
     }
+
+    /// Returns the exit status with this number. Returns `None` for the number of a signal, and for any other number
+    /// that thalweg does not use.
+    pub fn of_code(code: i32) -> Option<Self> {
+        let all = [Self::Done, Self::Failed, Self::Usage, Self::Incomplete, Self::Unsupported];
+        all.into_iter().find(|exit| i32::from(exit.code()) == code)
+    }
 }
 
 /// Returns the exit status of a command with several parts, from those of two parts. [`Exit::Differ`] takes precedence

@@ -93,17 +93,14 @@ fn remote_exit(
     child: &RemoteChild,
     host: &str,
 ) -> Result<Exit, CommandFailure> {
-    let failed = |error: String| CommandFailure::new(Exit::Failed, error);
     // The other side prints its own message, unless the command that connects failed.
-    match code.filter(|code| *code == 0 || child.has_written()) {
-        Some(0) => Ok(Exit::Done),
-        Some(1) => Err(failed(String::new())),
-        Some(2) => Err(CommandFailure::new(Exit::Usage, "")),
-        Some(3) => Err(CommandFailure::new(Exit::Incomplete, "")),
-        Some(4) => Err(CommandFailure::new(Exit::Unsupported, "")),
-        _ => {
-            let why = in_words(status);
-            Err(failed(format!("{}: {why}", shown(host))).hint(hint(host, code)).of_program(code))
+    match code.filter(|code| *code == 0 || child.has_written()).and_then(Exit::of_code) {
+        Some(Exit::Done) => Ok(Exit::Done),
+        Some(exit) => Err(CommandFailure::new(exit, "")),
+        None => {
+            let why = format!("{}: {}", shown(host), in_words(status));
+            let failure = CommandFailure::new(Exit::Failed, why);
+            Err(failure.hint(hint(host, code)).of_program(code))
         }
     }
 }
