@@ -6,7 +6,10 @@
 
 /// A compiled glob.
 #[derive(Clone, Debug)]
-pub(super) struct Glob(Vec<GlobToken>);
+pub(super) struct Glob(Box<[GlobToken]>);
+
+/// Memory in bytes that an allocation needs in addition to its content.
+pub(super) const ALLOCATION: usize = 16;
 
 /// A set of bytes, one bit for each. A filter file of another user may have a million of them.
 #[derive(Clone, Debug)]
@@ -79,7 +82,7 @@ impl Glob {
                         at = end;
                         continue;
                     }
-                    None => return Self(vec![GlobToken::Never]),
+                    None => return Self(Box::new([GlobToken::Never])),
                 },
                 b'\\' => {
                     at += 1;
@@ -90,7 +93,13 @@ impl Glob {
             }
             at += 1;
         }
-        Self(tokens)
+        Self(tokens.into_boxed_slice())
+    }
+
+    /// Returns the number of bytes that the glob has on the heap.
+    pub fn held(&self) -> usize {
+        let sets = self.0.iter().filter(|token| matches!(token, GlobToken::Set(_))).count();
+        size_of_val(&*self.0) + sets * (size_of::<ByteSet>() + ALLOCATION) + ALLOCATION
     }
 
     /// Returns `true` if the glob matches all of `text`.
@@ -242,5 +251,23 @@ mod tests {
         let glob = Glob::of_path("**/".repeat(340_000).as_bytes());
         assert!(glob.matches(b"a/b/"));
         assert!(!glob.matches(b"a"));
+    }
+
+    /// The longest filter file has 1 MiB.
+    #[test]
+    fn the_memory_of_a_glob_is_known() {
+        let sets = Glob::of_name(&b"[x]".repeat((1 << 20) / 3));
+        assert!((16 << 20..24 << 20).contains(&sets.held()), "{}", sets.held());
+        let bytes = Glob::of_name(&b"?".repeat(1 << 20));
+        assert_eq!(bytes.held(), (16 << 20) + ALLOCATION);
+    }
+
+    #[test]
+    fn a_set_has_exactly_the_bytes_of_its_expression() {
+        let is_in = |text: &[u8], byte: u8| Glob::of_name(text).matches(&[byte]);
+        for byte in 0..=255 {
+            assert_eq!(is_in(b"[\x3f-A\xff]", byte), matches!(byte, 0x3f..=0x41 | 0xff), "{byte}");
+            assert_eq!(is_in(b"[!\x00-\xfe]", byte), byte == 0xff, "{byte}");
+        }
     }
 }

@@ -25,6 +25,13 @@ impl ExcludePatterns {
     /// Adds all lines of a pattern file. Lines end in LF or CR LF; a byte order mark at the start is skipped.
     pub fn add_file(&mut self, text: &[u8]) {
         Self::in_file(text).for_each(|pattern| self.add(pattern));
+        self.0.shrink_to_fit();
+    }
+
+    /// Returns the memory of the patterns in bytes. It can be 80 times the size of their text.
+    pub fn held(&self) -> usize {
+        let patterns = self.0.capacity() * size_of::<Pattern>();
+        patterns + self.0.iter().map(Pattern::held).sum::<usize>()
     }
 
     /// Returns the pattern of a line without its line end and trailing blanks; `None` for a comment.

@@ -1,6 +1,6 @@
 //! One exclude pattern: its scope and its glob.
 
-use super::glob::{Glob, literal_len};
+use super::glob::{ALLOCATION, Glob, literal_len};
 
 /// A parsed pattern.
 #[derive(Clone, Debug)]
@@ -47,6 +47,16 @@ impl Pattern {
         };
         let is_something = !text.is_empty();
         is_something.then_some(Self { negated, directories_only, subject })
+    }
+
+    /// Returns the number of bytes that the pattern has on the heap.
+    pub fn held(&self) -> usize {
+        let literal = |text: &Vec<u8>| text.capacity() + ALLOCATION;
+        match &self.subject {
+            PatternSubject::Name(text) => literal(text),
+            PatternSubject::NameGlob(glob) => glob.held(),
+            PatternSubject::Path(text, glob) => literal(text) + glob.held(),
+        }
     }
 
     pub fn is_negated(&self) -> bool {

@@ -25,15 +25,45 @@ use crate::{
 /// Largest filter file, in bytes.
 pub const LONGEST_FILTER: usize = 1 << 20;
 
+/// Largest memory of the patterns in all filter files of one source, in bytes.
+const MOST_HELD: usize = 64 << 20;
+
 /// Exclude patterns. The filter of the caller decides first, and then the filter file nearest to the entry.
 #[derive(Debug, Default)]
 pub struct DirectoryFilter {
     caller: Option<Arc<dyn Filter>>,
     /// The filter files of a local source. `None`: another machine sends their texts.
     files: Option<FilterFiles>,
-    /// The patterns of each directory; `None` if the file cannot be read.
-    known: Mutex<HashMap<PathBuf, Option<Arc<ExcludePatterns>>>>,
+    known: Mutex<KnownPatterns>,
     errors: Mutex<Vec<Error>>,
+}
+
+/// The patterns of the filter files that were read.
+#[derive(Debug, Default)]
+struct KnownPatterns {
+    /// The patterns of each directory; `None` if the file cannot be used.
+    by_directory: HashMap<PathBuf, Option<Arc<ExcludePatterns>>>,
+    /// Memory of the patterns in bytes.
+    held: usize,
+}
+
+impl KnownPatterns {
+    /// Adds the text of a filter file. `None` means that the file cannot be read. Returns `false` if the patterns would
+    /// need too much memory. The filter file then cannot be used.
+    fn add(&mut self, directory: &Path, text: Option<&[u8]>) -> bool {
+        let mut patterns = ExcludePatterns::default();
+        if let Some(text) = text {
+            patterns.add_file(text);
+        }
+        let held = self.held + patterns.held();
+        let is_allowed = held <= MOST_HELD;
+        if is_allowed {
+            self.held = held;
+        }
+        let patterns = text.filter(|_| is_allowed).map(|_| Arc::new(patterns));
+        self.by_directory.insert(directory.to_owned(), patterns);
+        is_allowed
+    }
 }
 
 /// The filter files of a source directory.
@@ -82,16 +112,17 @@ impl DirectoryFilter {
         Self { caller, ..Self::default() }
     }
 
-    /// Adds the text of a directory's filter file. `None` means that the file cannot be read.
-    pub fn add(&self, directory: &Path, text: Option<&[u8]>) {
-        locked(&self.known).insert(directory.to_owned(), text.map(parsed));
+    /// Adds the text of a directory's filter file. `None` means that the file cannot be read. Returns `false` if the
+    /// patterns of all filter files would need more than 64 MiB of memory. The filter file then counts as unreadable.
+    #[must_use]
+    pub fn add(&self, directory: &Path, text: Option<&[u8]>) -> bool {
+        locked(&self.known).add(directory, text)
     }
 
-    /// Reads and adds the filter file of a directory of a local source. Returns its text; `None` if it cannot be read.
+    /// Reads and adds the filter file of a directory of a local source. Returns its text; `None` if it cannot be used.
     pub fn read(&self, directory: &Path) -> Option<Vec<u8>> {
         let text = self.load(directory);
-        self.add(directory, text.as_deref());
-        text
+        self.add_loaded(&mut locked(&self.known), directory, text.as_deref()).then_some(text)?
     }
 
     fn load(&self, directory: &Path) -> Option<Vec<u8>> {
@@ -103,6 +134,20 @@ impl DirectoryFilter {
                 None
             }
         }
+    }
+
+    /// Adds the text of a filter file of a local source. Returns `false` and records an error if the patterns would need
+    /// too much memory.
+    fn add_loaded(&self, known: &mut KnownPatterns, directory: &Path, text: Option<&[u8]>) -> bool {
+        let is_added = known.add(directory, text);
+        if let Some(files) = self.files.as_ref().filter(|_| !is_added) {
+            let path = files.source.join(directory).join(&files.name);
+            let reason = Refusal::NoFilterFile(
+                "the patterns of all filter files would need more than 64 MiB of memory",
+            );
+            locked(&self.errors).push(Error::Refused { path, reason });
+        }
+        is_added
     }
 
     /// Returns `true` if the source has filter files.
@@ -117,12 +162,11 @@ impl DirectoryFilter {
 
     fn patterns(&self, directory: &Path) -> Option<Arc<ExcludePatterns>> {
         let mut known = locked(&self.known);
-        if let Some(known) = known.get(directory) {
-            return known.clone();
+        if !known.by_directory.contains_key(directory) {
+            let text = self.load(directory);
+            self.add_loaded(&mut known, directory, text.as_deref());
         }
-        let patterns = self.load(directory).as_deref().map(parsed);
-        known.insert(directory.to_owned(), patterns.clone());
-        patterns
+        known.by_directory.get(directory).cloned().flatten()
     }
 }
 
@@ -130,12 +174,6 @@ impl DirectoryFilter {
 pub fn is_filter_name(name: &OsStr) -> bool {
     let first = Path::new(name).components().next();
     matches!(first, Some(Component::Normal(only)) if only == name)
-}
-
-fn parsed(text: &[u8]) -> Arc<ExcludePatterns> {
-    let mut patterns = ExcludePatterns::default();
-    patterns.add_file(text);
-    Arc::new(patterns)
 }
 
 impl FilterFiles {

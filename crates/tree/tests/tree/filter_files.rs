@@ -105,3 +105,24 @@ fn filter_files_exclude_what_git_excludes() {
     }
     assert!(excluding > 20, "only {excluding} sets excluded anything");
 }
+
+/// Patterns need more memory than their text. Each of these files needs 18 MiB.
+#[test]
+fn filter_files_that_need_too_much_memory_count_as_unreadable() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (root, copy) = (scratch.path().join("tree"), scratch.path().join("copy"));
+    let directories = ["a", "b", "c", "d"];
+    for directory in directories {
+        fs::create_dir_all(root.join(directory)).unwrap();
+        fs::write(root.join(directory).join(NAME), b"[x]".repeat(300_000)).unwrap();
+        fs::write(root.join(directory).join("x"), "").unwrap();
+    }
+    let options = CopyOptions { jobs: 1, ..CopyOptions::default() };
+    let options =
+        SyncOptions { copy: options, filter_file: Some(NAME.into()), ..Default::default() };
+    let report = sync(&[root], &copy, &options, &()).unwrap();
+    assert_eq!(report.tree.error_count, 1, "{:?}", report.tree.errors);
+    assert!(report.tree.errors[0].to_string().contains("64 MiB"), "{:?}", report.tree.errors);
+    let copied = directories.iter().filter(|name| copy.join(name).join("x").exists());
+    assert_eq!(copied.count(), 3);
+}

@@ -23,13 +23,13 @@ pub struct ListedFilter {
     is_source: bool,
     /// The name of the filter files, if they are requested.
     name: Option<Vec<u8>>,
-    /// Bytes of the filter files.
+    /// Bytes of the paths of directories with filter files.
     held: usize,
     /// Filter files that the server cannot read.
     unreadable: Vec<Vec<u8>>,
 }
 
-/// Largest size of all filter files, in bytes. Their patterns are held in memory.
+/// Largest size of the paths of directories with filter files, in bytes.
 const MOST_HELD: usize = 64 << 20;
 
 impl ListedFilter {
@@ -69,11 +69,11 @@ impl ListedFilter {
             GroupFilter::Text(text) if text.is_empty() => return Ok(()),
             GroupFilter::Text(text) => Some(&**text),
         };
-        self.held += directory.len() + text.map_or(0, <[u8]>::len);
-        if self.held > MOST_HELD {
-            return Err(broken("its filter files have more than 64 MiB"));
+        self.held += directory.len() + size_of::<(Vec<u8>, Vec<u8>)>();
+        let is_added = filter.add(Path::new(OsStr::from_bytes(directory)), text);
+        if !is_added || self.held > MOST_HELD {
+            return Err(broken("its filter files need more than 64 MiB of memory"));
         }
-        filter.add(Path::new(OsStr::from_bytes(directory)), text);
         Ok(())
     }
 
