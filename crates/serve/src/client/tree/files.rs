@@ -10,9 +10,9 @@ use std::{
     rc::Rc,
 };
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, unlinkat};
 use thalweg_core::atomic_file::{
-    AtomicFile, Destination, Fsync, Parked, Until, create_new, failed,
+    AtomicFile, CallFailed, Destination, Fsync, Parked, Until, create_new, failed,
 };
 use thalweg_sys::{Errno, io};
 use thalweg_tree::{
@@ -79,11 +79,36 @@ pub struct WantedFile {
     /// The change that the fetch of this file makes.
     pub change: EntryChange,
     /// The entry with this name, if there is one.
-    pub replaces: Option<InodeId>,
+    pub replaces: Option<ComparedFile>,
     /// `true` if the existing entry may have the listed content. The file is fetched only if the hash differs.
     pub needs_hash_check: bool,
     /// Number of requests that failed with a temporary error.
     pub tries: u32,
+}
+
+/// Identity of an existing entry that was compared with the list.
+#[derive(Clone, Copy, Debug)]
+pub struct ComparedFile {
+    id: InodeId,
+    /// Number of its hard links.
+    links: u64,
+}
+
+impl ComparedFile {
+    fn of(stat: &Stat) -> Self {
+        Self { id: InodeId::of(stat), links: stat.st_nlink }
+    }
+
+    /// Opens the file for reading. Fails with `ESTALE` if the name belongs to another file now, or if the file has more
+    /// hard links. Otherwise, a user with write permission for this directory could exchange the file for one that must
+    /// keep its owner.
+    fn open(self, directory: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, CallFailed> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let fd = openat(directory, name, flags, Mode::empty()).map_err(failed("openat"))?;
+        let opened = Self::of(&fstat(&fd).map_err(failed("fstat"))?);
+        let is_same = opened.id == self.id && opened.links <= self.links;
+        if is_same { Ok(fd) } else { Err(failed("openat")(Errno::STALE)) }
+    }
 }
 
 /// The decision about a listed file.
@@ -145,7 +170,8 @@ impl<'a> InstallPolicy<'a> {
                 if !differs.any() {
                     return Ok(FileDecision::Unchanged);
                 }
-                let refused = give(directory.fd.as_fd(), &name, InodeId::of(there), &attributes)?;
+                let refused =
+                    give(directory.fd.as_fd(), &name, ComparedFile::of(there), &attributes)?;
                 let change = EntryChange::adjusted(differs);
                 return Ok(FileDecision::Adjusted { change, refused_xattrs: refused });
             }
@@ -163,7 +189,7 @@ impl<'a> InstallPolicy<'a> {
             is_sparse: file.is_sparse,
             etag: file.etag(mtime, nanos),
             attributes,
-            replaces: there.as_ref().map(InodeId::of),
+            replaces: there.as_ref().map(ComparedFile::of),
             change,
             needs_hash_check,
             tries: 0,
@@ -252,6 +278,11 @@ impl WantedFile {
         ListedFile { size, etag, attributes, is_sparse, kept: None, base: None, may_continue_base }
     }
 
+    /// Opens the local file to read its content. Returns `None` if it is not the compared one, or cannot be opened.
+    pub fn open_compared(&self) -> Option<OwnedFd> {
+        self.replaces?.open(self.directory.fd.as_fd(), &self.name).ok()
+    }
+
     /// Keeps the local file, because its content is as listed, and sets its attributes. Returns the number of extended
     /// attributes that the file system refused.
     pub fn keep(&self) -> Result<u64, FetchError> {
@@ -311,20 +342,14 @@ impl FileSink<'_> {
     }
 }
 
-/// Sets the attributes of the file that was compared with the list. Fails if the name belongs to another file now.
-/// Otherwise, a user with write permission for this directory could exchange the file for one that must keep its owner.
+/// Sets the attributes of the file that was compared with the list.
 fn give(
     directory: BorrowedFd<'_>,
     name: &CStr,
-    compared: InodeId,
+    compared: ComparedFile,
     attributes: &EntryAttributes,
 ) -> Result<u64, FetchError> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let fd = openat(directory, name, flags, Mode::empty()).map_err(failed("openat"))?;
-    if InodeId::of(&fstat(&fd).map_err(failed("fstat"))?) != compared {
-        return Err(failed("openat")(Errno::STALE).into());
-    }
-    Ok(attributes.give(fd.as_fd())?)
+    Ok(attributes.give(compared.open(directory, name)?.as_fd())?)
 }
 
 /// Publishes a file under its name, and syncs it first as `fsync` requires. `whole` is the file system of the tree.
@@ -369,10 +394,15 @@ mod tests {
         let attributes = EntryAttributes { mode: 0o741, owner: None, mtime: (1, 7), xattrs: None };
         fs::rename(place.path().join("other"), place.path().join("compared")).unwrap();
         let (before, fd) = (stat(c"compared"), directory.as_fd());
-        let error = give(fd, c"compared", InodeId::of(&compared), &attributes).unwrap_err();
+        let set = |compared| give(fd, c"compared", ComparedFile::of(compared), &attributes);
+        let error = set(&compared).unwrap_err();
         assert!(error.to_string().contains("ESTALE"), "{error}");
         assert_eq!(stat(c"compared").st_mode, before.st_mode);
-        give(fd, c"compared", InodeId::of(&before), &attributes).unwrap();
+        fs::hard_link(place.path().join("compared"), place.path().join("second")).unwrap();
+        let error = set(&before).unwrap_err();
+        assert!(error.to_string().contains("ESTALE"), "{error}");
+        assert_eq!(stat(c"second").st_mode, before.st_mode);
+        set(&stat(c"compared")).unwrap();
         assert_eq!(stat(c"compared").st_mode & 0o777, 0o741);
     }
 }

@@ -5,7 +5,7 @@ use std::{
     os::fd::AsFd,
 };
 
-use rustix::fs::{FileType, Mode, OFlags, openat};
+use rustix::fs::FileType;
 
 use super::{
     asking::Asking,
@@ -127,10 +127,7 @@ impl HashChecks {
         // The server sends no hash for a file that is unreadable or changing. Such a file is fetched, and the fetch
         // reports the reason.
         let Some(expected) = job.digest(&head)? else { return Ok(false) };
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let Ok(file) = openat(&first.directory.fd, &first.name, flags, Mode::empty()) else {
-            return Ok(false);
-        };
+        let Some(file) = first.open_compared() else { return Ok(false) };
         match expected.check(file.as_fd(), false, &check) {
             Ok(_) => Ok(true),
             Err(FetchError::Differs { .. }) => Ok(false),
