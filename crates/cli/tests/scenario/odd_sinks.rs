@@ -3,11 +3,18 @@
 
 use std::{
     fs::{self, File},
+    io::{Read, Write},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
+    sync::Arc,
+    thread,
+    time::Duration,
 };
 
+use rustix::fs::{OFlags, fcntl_setfl};
+
+use crate::fetches::liar::{LyingServer, await_hang_up};
 use crate::support::{
     Scratch, bytes,
     loop_disk::{LoopDevice, one_search},
@@ -268,5 +275,37 @@ fn a_file_that_something_is_mounted_on_is_written_into() {
         let ran = shell(scratch.path(), &line).expect(0);
         assert!(ran.stdout == truth, "{option}");
         assert_eq!(names(scratch.path()), ["f", "real", "s"], "{option}");
+    }
+}
+
+/// Another process that shares the pipe may have made it non-blocking.
+#[test]
+fn a_slow_reader_of_a_non_blocking_pipe_does_not_count_as_a_silent_server() {
+    // At the end of the small file, all bytes have left the socket while the pipe is full (64 KiB).
+    for (len, method) in [(16 << 20, "splice"), (16 << 20, "read-write"), (70_000, "read-write")] {
+        let truth = Arc::new(bytes::of(1, len));
+        let body = Arc::clone(&truth);
+        let server = LyingServer::new(move |_, stream| {
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {len}\r\n\r\n");
+            drop(stream.write_all(head.as_bytes()));
+            // The client receives the head alone, so that a mechanism moves the whole body.
+            thread::sleep(Duration::from_millis(50));
+            drop(stream.write_all(&body));
+            await_hang_up(stream);
+        });
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        fcntl_setfl(&writer, OFlags::NONBLOCK).unwrap();
+        let mut fetch = thalweg();
+        fetch.args(["fetch", "-q", "--stall=300ms", "--retries=0", "--method", method]);
+        fetch.args([&server.url("x"), "-"]).stdout(writer).stderr(Stdio::piped());
+        let running = fetch.spawn().unwrap();
+        // The command holds the other end of the pipe.
+        drop(fetch);
+        thread::sleep(Duration::from_secs(1));
+        let mut received = Vec::new();
+        reader.read_to_end(&mut received).unwrap();
+        let ended = running.wait_with_output().unwrap();
+        assert!(ended.status.success(), "{len} by {method}: {ended:?}");
+        assert!(received == *truth, "{len} by {method}");
     }
 }

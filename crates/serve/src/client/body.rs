@@ -1,7 +1,7 @@
 //! Moves the body of a response to the destination. A mechanism such as splice moves an unencoded body. A chunked body
 //! is copied through the buffer of the connection.
 
-use std::{cell::Cell, sync::Arc, time::Duration};
+use std::{cell::Cell, os::fd::BorrowedFd, sync::Arc, time::Duration};
 
 use httparse::{Status, parse_chunk_size};
 use thalweg_core::{
@@ -36,6 +36,13 @@ pub struct ResponseBody<'a> {
 /// Longest accepted line in bytes: a chunk size with its extensions, or a trailer.
 const LONGEST_LINE: usize = 8 << 10;
 const MOST_TRAILERS: usize = 128;
+
+/// Returns `true` if a transfer without progress waits for its sink, not for the server: the server has sent bytes, or the
+/// sink takes none. The last bytes of a body may have left the socket, and wait in a buffer of the mechanism.
+fn is_sink_slow(socket: BorrowedFd<'_>, sink: BorrowedFd<'_>) -> bool {
+    let now = Some(Duration::ZERO);
+    io::wait_readable(socket, now) == Ok(true) || io::wait_writable(sink, now) == Ok(false)
+}
 
 impl ResponseBody<'_> {
     /// Returns the rate limits that apply to this connection.
@@ -87,14 +94,13 @@ impl ResponseBody<'_> {
         if let Some(reason) = &plan.impossible {
             return Err(FetchError::Unsupported(reason.clone()));
         }
-        let limit = self.deadline.limit;
+        let (limit, sink_fd) = (self.deadline.limit, self.end.fd);
         let (stalled, mut last, mut silence) = (Cell::new(false), 0, Deadline::after(limit));
         let mut watch = |moved: u64| {
             if moved > last {
                 (last, silence) = (moved, Deadline::after(limit));
             }
-            // If bytes have arrived, the server is not silent: the destination is slow.
-            if silence.passed() && io::wait_readable(socket, Some(Duration::ZERO)) == Ok(true) {
+            if silence.passed() && is_sink_slow(socket, sink_fd) {
                 silence = Deadline::after(limit);
             }
             stalled.set(silence.passed());
