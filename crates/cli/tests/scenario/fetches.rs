@@ -367,3 +367,30 @@ fn over_tls_a_file_is_whole_and_a_server_that_proves_nothing_gets_no_request() {
     misnamed.expect(1).expect_said("TLS connection to");
     away.expect(1).expect_said("not followed");
 }
+
+#[test]
+fn a_path_that_is_not_utf_8_can_be_a_destination_and_a_list_of_hashes() {
+    let scratch = Scratch::new();
+    let web = scratch.folder("web");
+    fs::write(web.join("x"), "text").unwrap();
+    let sums = "982d9e3eb996f559e633f4d194def3761d909f5a3b647d1a851fead67c32c9d1  x\n";
+    let server = Served::on(&web);
+    let name = |text: &'static [u8]| scratch.path().join(OsStr::from_bytes(text));
+    fs::write(name(b"sums\xe9"), sums).unwrap();
+    fs::create_dir(name(b"into\xe9")).unwrap();
+    let fetch = |options: &[&OsStr], url: &OsStr, to: &Path| {
+        run(thalweg().arg("fetch").args(options).arg(url).arg(to))
+    };
+    let (file, tree) = (server.at("x"), server.at(""));
+    let (file, tree) = (OsStr::new(&file), OsStr::new(&tree));
+    fetch(&[], file, &name(b"caf\xe9")).expect(0);
+    let list = name(b"sums\xe9");
+    let said = fetch(&["--sums".as_ref(), list.as_os_str()], file, &name(b"into\xe9")).expect(0);
+    said.expect_said("sha256 verified");
+    fetch(&["-r".as_ref()], tree, &name(b"tree\xe9")).expect(0);
+    for copy in [&b"caf\xe9"[..], b"into\xe9/x", b"tree\xe9/x"] {
+        assert_eq!(fs::read(name(copy)).unwrap(), b"text", "{}", copy.escape_ascii());
+    }
+    let url = OsStr::from_bytes(b"http://127.0.0.1/caf\xe9");
+    fetch(&[], url, &scratch.join("f")).expect(2).expect_said("not a valid URL: it is not UTF-8");
+}

@@ -2,13 +2,20 @@
 
 use clap::{Args, Command, FromArgMatches};
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
-use thalweg_core::quantity::{parse_duration, parse_rate, parse_some_bytes};
-use thalweg_serve::{client::Connections, manifest::ListRequest};
+use thalweg_core::{
+    failed::quoted,
+    quantity::{parse_duration, parse_rate, parse_some_bytes},
+};
+use thalweg_serve::{
+    client::{Connections, FetchError, FetchUrl},
+    manifest::ListRequest,
+};
 
 use crate::{
     args::{FsyncArgs, GivenArgs, MethodArgs, ProgressArgs, SelectionArgs, flag},
@@ -125,7 +132,7 @@ pub struct FetchArgs {
     pub connections: Connections,
     /// Verify each file with this list of hashes, as sha256sum, b3sum or xxhsum write it
     #[arg(long, value_name = "FILE|URL")]
-    pub sums: Option<String>,
+    pub sums: Option<OsString>,
     /// Verify the file with this SHA-256 hash
     #[arg(long, value_name = "HEX")]
     pub sha256: Option<String>,
@@ -186,6 +193,22 @@ pub struct FetchArgs {
     /// `true` if no summary is printed at the end.
     #[arg(skip)]
     pub no_summary: bool,
+}
+
+/// Returns `true` for a URL, and `false` for a path.
+pub fn is_url(word: &OsStr) -> bool {
+    word.as_bytes().windows(3).any(|bytes| bytes == b"://")
+}
+
+/// Parses a URL that the user wrote.
+pub fn parse_url(word: &OsStr) -> Result<FetchUrl, FetchError> {
+    let text = word.to_str().ok_or_else(|| {
+        FetchError::Usage(format!(
+            "{} is not a valid URL: it is not UTF-8",
+            quoted(Path::new(word))
+        ))
+    })?;
+    FetchUrl::parse(text)
 }
 
 fn connections(text: &str) -> Result<Connections, String> {
@@ -251,7 +274,6 @@ impl FetchArgs {
 
     /// Splits the arguments into URLs and destination.
     pub fn split(&self) -> (&[OsString], Option<PathBuf>) {
-        let is_url = |word: &OsString| word.to_str().is_some_and(|word| word.contains("://"));
         match self.words.split_last() {
             Some((last, urls)) if !urls.is_empty() && !is_url(last) => {
                 (urls, Some(PathBuf::from(last)))

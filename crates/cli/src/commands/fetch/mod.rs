@@ -69,7 +69,7 @@ impl Subcommand for FetchArgs {
         let options = options(self)?;
         let (urls, destination) = self.split();
         let targets: Result<Vec<FetchUrl>, FetchError> =
-            urls.iter().map(|url| FetchUrl::parse(&url.to_string_lossy())).collect();
+            urls.iter().map(|url| args::parse_url(url)).collect();
         let targets = with_users(targets.map_err(|error| failure(&error, ""))?, self)?;
         if self.is_of_trees() {
             return tree::run(self, &targets, destination, options);

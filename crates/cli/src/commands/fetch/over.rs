@@ -47,12 +47,13 @@ pub fn run(args: &FetchArgs) -> Result<Exit, CommandFailure> {
         return Err(usage("--stdio: expected one operand, the destination"));
     };
     if args.join {
-        return further::join(&dst.to_string_lossy());
+        let key = dst.to_str().ok_or_else(|| usage("--join: the key is not UTF-8"))?;
+        return further::join(key);
     }
     let word = |word: &OsStr| {
         if args.encoded { decode(word, None) } else { PathBuf::from(word) }
     };
-    let dst = if args.encoded { decoded(OsStr::new(dst)) } else { PathBuf::from(dst) };
+    let dst = if args.encoded { decoded(dst) } else { PathBuf::from(dst) };
     let into = args.into.as_deref().map(word);
     let from = args.from.as_ref().map(|from| word(OsStr::new(from)).display().to_string());
     let from = from.unwrap_or_else(|| "the server".to_owned());

@@ -1,8 +1,13 @@
 //! `--sums`: digests from a list.
 
+use thalweg_core::shown;
 use thalweg_serve::client::{DigestList, FetchError, FetchOptions, FetchUrl};
 
-use super::{FetchArgs, failure};
+use super::{
+    FetchArgs,
+    args::{is_url, parse_url},
+    failure,
+};
 use crate::{
     exit::{CommandFailure, Exit},
     interrupt,
@@ -14,15 +19,16 @@ pub fn read(
     options: &FetchOptions,
 ) -> Result<Option<DigestList>, CommandFailure> {
     let Some(from) = &args.sums else { return Ok(None) };
-    let failed = |error: FetchError| failure(&error, &format!("--sums '{from}': "));
-    if from.contains("://") {
-        let target = FetchUrl::parse(from).map_err(failed)?;
+    let name = shown(from).to_string();
+    let failed = |error: FetchError| failure(&error, &format!("--sums '{name}': "));
+    if is_url(from) {
+        let target = parse_url(from).map_err(failed)?;
         return DigestList::fetch(&target, options, &|| interrupt::check())
             .map(Some)
             .map_err(failed);
     }
-    let text = std::fs::read(from).map_err(|error| CommandFailure::of_io("read", from, &error))?;
-    Ok(Some(DigestList::parse(&text, from)))
+    let text = std::fs::read(from).map_err(|error| CommandFailure::of_io("read", &name, &error))?;
+    Ok(Some(DigestList::parse(&text, &name)))
 }
 
 /// Adds the digest from the list for this file to the options.
