@@ -346,10 +346,9 @@ fn a_list_without_the_requested_filter_files_is_refused_and_so_are_others() {
         let error = get(&liar_of_bytes(out).url("d/"), &beside.dst(), options).unwrap_err();
         assert!(error.to_string().contains("filter file"), "{error}");
     }
-    let (mut out, mut writer) = (begin(), RecordWriter::default());
-    // The patterns need 21 times the memory of their text.
+    let (mut out, mut writer, dense) = (begin(), RecordWriter::default(), b"[x]".repeat(349_525));
     for _ in 0..4 {
-        writer.group(&mut out, &GroupFilter::Text(b"[x]".repeat(349_525)));
+        writer.group(&mut out, &GroupFilter::Text(dense.clone()));
         writer.entry(&mut out, &folder("d"));
     }
     let error = get(&liar_of_bytes(out).url("d/"), &beside.dst(), &filtered).unwrap_err();
