@@ -15,7 +15,7 @@ use thalweg_tree::{
     manifest::{NewManifest, TreeAttributes, make},
 };
 
-use super::{FailedAnswer, Subcommand, verify::Findings};
+use super::{Subcommand, verify::Findings};
 use crate::{
     args::{HashName, ProgressArgs},
     exit::{CommandFailure, Exit},
@@ -83,9 +83,12 @@ impl Subcommand for ManifestArgs {
         true
     }
 
-    fn failed_answer(&self, error: String) -> Option<FailedAnswer> {
-        let stream = AnswerStream::beside(self.own_file().is_none());
-        self.shown.json.then(|| (answer(&Comparison::default(), Some(&error)), stream))
+    fn json_stream(&self) -> Option<AnswerStream> {
+        self.shown.json.then(|| AnswerStream::beside(self.own_file().is_none()))
+    }
+
+    fn failed_answer(&self, error: &str) -> String {
+        answer(&Comparison::default(), Some(error))
     }
 
     fn run(&self, _color: bool) -> Result<Exit, CommandFailure> {

@@ -39,6 +39,7 @@ use crate::{
     args::Color,
     exit::{CommandFailure, Exit},
     output::{
+        answer::JsonAnswer,
         paint,
         text::{self, AnswerStream},
     },
@@ -46,9 +47,6 @@ use crate::{
 use copy::CopyArgs;
 #[cfg(not(feature = "lab"))]
 use without_lab::{report, study, trial};
-
-/// A JSON object in one line, and its stream.
-pub type FailedAnswer = (String, AnswerStream);
 
 /// A parsed command that can run.
 pub trait Subcommand {
@@ -62,9 +60,15 @@ pub trait Subcommand {
         true
     }
 
-    /// Returns the JSON object of a command that fails before it has one; `None` without `--json`.
-    fn failed_answer(&self, _error: String) -> Option<FailedAnswer> {
+    /// Returns the stream for the JSON object of a command that fails before it has results. `None` without `--json`, and
+    /// for commands that then print no object.
+    fn json_stream(&self) -> Option<AnswerStream> {
         None
+    }
+
+    /// Returns this object in one line.
+    fn failed_answer(&self, error: &str) -> String {
+        JsonAnswer::failed(error.to_owned()).line()
     }
 
     /// Executes the command; `color` applies to text output.
@@ -183,11 +187,10 @@ impl Cli {
 
     /// Prints the JSON object of a command that failed, unless it has printed one.
     pub fn answer_failed(&self, failure: &CommandFailure) {
-        if failure.message.is_empty() || text::has_answered() {
-            return;
-        }
-        if let Some((line, stream)) = self.command.chosen().failed_answer(failure.one_line()) {
-            text::keep(text::answer(&line, stream));
+        let command = self.command.chosen();
+        let stream = command.json_stream().filter(|_| !failure.message.is_empty());
+        if let Some(stream) = stream.filter(|_| !text::has_answered()) {
+            text::keep(text::answer(&command.failed_answer(&failure.one_line()), stream));
         }
     }
 }

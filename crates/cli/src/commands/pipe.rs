@@ -24,7 +24,9 @@ use super::{
 use crate::{
     args::{MethodArgs, ProgressArgs, flag},
     exit::{CommandFailure, Exit, INPUT, OUTPUT, transfer_failure},
-    interrupt, stdio,
+    interrupt,
+    output::text::AnswerStream,
+    stdio,
 };
 
 /// Copy standard input to standard output and to files, with progress
@@ -81,6 +83,10 @@ impl Subcommand for PipeArgs {
 
     fn uses_color(&self) -> bool {
         false
+    }
+
+    fn json_stream(&self) -> Option<AnswerStream> {
+        self.shown.json.then_some(AnswerStream::Errors)
     }
 
     fn run(&self, _color: bool) -> Result<Exit, CommandFailure> {

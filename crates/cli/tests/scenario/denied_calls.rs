@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use crate::few_threads;
 use crate::support::{
     Scratch, bytes,
     deny::{Call, FAST, LINK, LOCK, OPEN_BENEATH, RENAME, SYNC_SYSTEM, run_without, start_without},
@@ -316,34 +317,13 @@ fn without_openat2_a_server_follows_no_link() {
     }
 }
 
-/// A study whose two variants do nothing.
-#[cfg(feature = "lab")]
-const STUDY: &str = r#"
-schema = 1
-id = "900"
-title = "nothing"
-summary = "Two variants that do nothing."
-[source]
-title = "nothing was published"
-[[cell]]
-name = "nothing"
-sizes = ["64KiB"]
-arms = ["a", "b"]
-[[arm]]
-name = "a"
-work = "null"
-[[arm]]
-name = "b"
-work = "null"
-"#;
-
 #[test]
 #[cfg(feature = "lab")]
 fn sessions_are_removed_only_after_their_result_is_on_the_disk() {
     let test = "sessions_are_removed_only_after_their_result_is_on_the_disk";
     let scratch = Scratch::new();
     let study = scratch.join("nothing.toml");
-    fs::write(&study, STUDY).unwrap();
+    fs::write(&study, few_threads::STUDY).unwrap();
     let command = || {
         let mut command = thalweg();
         command.args([

@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::support::{
-    Scratch, bytes, interrupted, run, schema::faults, sshd::OtherMachine, thalweg,
+    Scratch, bytes, interrupted, run, schema::faults, shell, sshd::OtherMachine, thalweg,
 };
 
 fn docs() -> PathBuf {
@@ -185,9 +185,12 @@ fn expect_errors(gone: &Path, copy: &Path) {
     }
     let sent = run(thalweg().args(["send", "--json", "--to", "nobody"]).arg(gone)).expect(1);
     expect("answer", &sent.json());
-    let ran = run(thalweg().args(["fetch", "--json", "nonsense", "-"])).expect(2);
-    expect("answer", &ran.json_on_stderr());
-    assert!(ran.stdout.is_empty(), "standard output is for the data");
+    let fetched = run(thalweg().args(["fetch", "--json", "nonsense", "-"])).expect(2);
+    let piped = shell(copy.parent().unwrap(), "$T pipe --json <&-").expect(1);
+    for ran in [fetched, piped] {
+        expect("answer", &ran.json_on_stderr());
+        assert!(ran.stdout.is_empty(), "standard output is for the data");
+    }
 }
 
 #[test]

@@ -34,9 +34,9 @@ pub fn obstacle(
         facts.find(|(name, _)| *name == key).map(|(_, v)| v.to_owned())
     };
     let there = |key: &str| saved.conditions["machine"][key].as_str().map(str::to_owned);
-    let (then, now_named) = (named(&there), named(&here));
-    if then != now_named {
-        return Some(format!("the result is from {then}, and this machine is {now_named}"));
+    let (other, this) = (named(&there), named(&here));
+    if other != this {
+        return Some(format!("the result is from {other}, and this machine is {this}"));
     }
     if saved.protocol.pinned != pinned {
         let [then, now] = [&saved.protocol.pinned, pinned].map(|cpus| match cpus {
@@ -50,7 +50,7 @@ pub fn obstacle(
     let now: Vec<&str> = now.file_systems.iter().map(|[_, name, _]| name.as_str()).collect();
     (then != now).then(|| {
         let [then, now] = [then, now].map(|names| names.join(", "));
-        format!("the result was measured on {then}, and this run on {now}; see --at")
+        format!("the result was measured on {then}, and --at is on {now}")
     })
 }
 

@@ -142,7 +142,7 @@ fn a_result_of_another_study_or_machine_is_refused() {
     result.conditions =
         serde_json::to_value(Conditions::now(&[Path::new("/dev")])).expect("conditions");
     let elsewhere = why(&result, &[]).expect("an obstacle");
-    assert!(elsewhere.contains("this run on proc"), "{elsewhere}");
+    assert!(elsewhere.contains("--at is on proc"), "{elsewhere}");
     result.study = "002".to_owned();
     let study = why(&result, &[]).expect("an obstacle");
     assert!(study.contains("study 002, not of test"), "{study}");

@@ -13,7 +13,7 @@ use thalweg_measure::tune_copy::{TuneError, TuneResult};
 use thalweg_sys::Errno;
 use thalweg_tree::{CopyOptions, Ending, Error, Halt, Refusal, TreeReport, manifest::make_of};
 
-use super::{FailedAnswer, Subcommand, manifest, verify::Findings};
+use super::{Subcommand, manifest, verify::Findings};
 use crate::{
     exit::{CommandFailure, Exit},
     interrupt,
@@ -56,11 +56,10 @@ impl Subcommand for CopyArgs {
         self.tune
     }
 
-    fn failed_answer(&self, error: String) -> Option<FailedAnswer> {
+    fn json_stream(&self) -> Option<AnswerStream> {
         let destination = self.target_directory.as_ref().or(self.paths.last());
         let carries_data = destination.is_some_and(|path| is_dash(path));
-        let answer = || (JsonAnswer::failed(error).line(), AnswerStream::beside(carries_data));
-        self.shown.json.then(answer)
+        self.shown.json.then(|| AnswerStream::beside(carries_data))
     }
 
     fn run(&self, color: bool) -> Result<Exit, CommandFailure> {

@@ -18,7 +18,7 @@ use thalweg_serve::client::{
 };
 use thalweg_tree::Hash;
 
-use super::{FailedAnswer, Subcommand};
+use super::Subcommand;
 use crate::{
     exit::{CommandFailure, Exit, OUTPUT, advice, transfer_failure, worse},
     interrupt,
@@ -55,11 +55,10 @@ impl Subcommand for FetchArgs {
         self.stdio
     }
 
-    fn failed_answer(&self, error: String) -> Option<FailedAnswer> {
+    fn json_stream(&self) -> Option<AnswerStream> {
         let (_, destination) = self.split();
         let carries_data = self.stdio || destination.is_some_and(|path| path.as_os_str() == "-");
-        let answer = || (JsonAnswer::failed(error).line(), AnswerStream::beside(carries_data));
-        self.shown.json.then(answer)
+        self.shown.json.then(|| AnswerStream::beside(carries_data))
     }
 
     fn run(&self, _color: bool) -> Result<Exit, CommandFailure> {

@@ -10,7 +10,7 @@ use thalweg_tree::{
 };
 
 use super::{
-    FailedAnswer, Subcommand,
+    Subcommand,
     copy::{CopyArgs, CopyWatcher, answer_of},
     sync::{SyncArgs, SyncWatcher},
 };
@@ -19,7 +19,6 @@ use crate::{
     exit::{CommandFailure, Exit},
     interrupt,
     output::{
-        answer::JsonAnswer,
         summary_words::{count, grouped},
         text::{self, AnswerStream, note},
     },
@@ -66,8 +65,8 @@ impl Subcommand for MoveArgs {
         true
     }
 
-    fn failed_answer(&self, error: String) -> Option<FailedAnswer> {
-        self.shown.json.then(|| (JsonAnswer::failed(error).line(), AnswerStream::Output))
+    fn json_stream(&self) -> Option<AnswerStream> {
+        self.shown.json.then_some(AnswerStream::Output)
     }
 
     fn run(&self, _color: bool) -> Result<Exit, CommandFailure> {

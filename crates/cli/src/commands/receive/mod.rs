@@ -13,7 +13,7 @@ pub use args::ReceiveArgs;
 use files::Receiving;
 
 use super::{
-    FailedAnswer, Subcommand,
+    Subcommand,
     transfer_report::{
         self, SoFar, TransferAccount, TransferClock, TransferCounts, UsedMethod, failure,
     },
@@ -21,10 +21,7 @@ use super::{
 use crate::{
     exit::{CommandFailure, Exit},
     interrupt::{self, is_interrupted},
-    output::{
-        answer::JsonAnswer,
-        text::{AnswerStream, complain},
-    },
+    output::text::{AnswerStream, complain},
     progress::ProgressMeter,
 };
 
@@ -33,9 +30,9 @@ impl Subcommand for ReceiveArgs {
         true
     }
 
-    fn failed_answer(&self, error: String) -> Option<FailedAnswer> {
-        let stream = AnswerStream::beside(self.destination.as_os_str() == "-");
-        self.shown.json.then(|| (JsonAnswer::failed(error).line(), stream))
+    fn json_stream(&self) -> Option<AnswerStream> {
+        let carries_data = self.destination.as_os_str() == "-";
+        self.shown.json.then(|| AnswerStream::beside(carries_data))
     }
 
     fn run(&self, _color: bool) -> Result<Exit, CommandFailure> {

@@ -19,7 +19,7 @@ use thalweg_core::{Tuning, cadence::RETRY_PAUSE, shown};
 use thalweg_sys::{Errno, io};
 
 use super::{
-    FailedAnswer, Subcommand,
+    Subcommand,
     transfer_report::{
         self, SoFar, TransferAccount, TransferClock, TransferCounts, UsedMethod, failure,
     },
@@ -28,7 +28,7 @@ use crate::{
     exit::{CommandFailure, Exit, INPUT},
     interrupt::{self, is_interrupted},
     output::{
-        answer::{ChoiceEvidence, JsonAnswer, VerifiedCounts},
+        answer::{ChoiceEvidence, VerifiedCounts},
         text::AnswerStream,
     },
     profile::{Moves, SavedProfile},
@@ -57,8 +57,8 @@ impl Subcommand for SendArgs {
         true
     }
 
-    fn failed_answer(&self, error: String) -> Option<FailedAnswer> {
-        self.shown.json.then(|| (JsonAnswer::failed(error).line(), AnswerStream::Output))
+    fn json_stream(&self) -> Option<AnswerStream> {
+        self.shown.json.then_some(AnswerStream::Output)
     }
 
     fn run(&self, _color: bool) -> Result<Exit, CommandFailure> {

@@ -8,7 +8,7 @@ use thalweg_tree::{
 };
 
 use super::{
-    FailedAnswer, Subcommand,
+    Subcommand,
     copy::{CopyArgs, CopyWatcher, answer_of},
 };
 use crate::{
@@ -37,8 +37,8 @@ impl Subcommand for SyncArgs {
         true
     }
 
-    fn failed_answer(&self, error: String) -> Option<FailedAnswer> {
-        self.shown.json.then(|| (JsonAnswer::failed(error).line(), AnswerStream::Output))
+    fn json_stream(&self) -> Option<AnswerStream> {
+        self.shown.json.then_some(AnswerStream::Output)
     }
 
     fn run(&self, _color: bool) -> Result<Exit, CommandFailure> {

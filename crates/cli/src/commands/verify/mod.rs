@@ -14,7 +14,7 @@ use thalweg_tree::{
     manifest::{CheckOptions, Manifest, TreeAttributes, check},
 };
 
-use super::{FailedAnswer, Subcommand};
+use super::Subcommand;
 use crate::{
     exit::{CommandFailure, Exit, INPUT},
     interrupt,
@@ -38,9 +38,12 @@ impl Subcommand for VerifyArgs {
         true
     }
 
-    fn failed_answer(&self, error: String) -> Option<FailedAnswer> {
-        let answer = || answer(&Comparison::default(), Some(&error));
-        self.shown.json.then(|| (answer(), AnswerStream::Output))
+    fn json_stream(&self) -> Option<AnswerStream> {
+        self.shown.json.then_some(AnswerStream::Output)
+    }
+
+    fn failed_answer(&self, error: &str) -> String {
+        answer(&Comparison::default(), Some(error))
     }
 
     fn run(&self, _color: bool) -> Result<Exit, CommandFailure> {
