@@ -23,6 +23,7 @@ mod face;
 mod installed;
 mod lengths;
 mod ready;
+mod rolling;
 mod row;
 mod rows;
 mod table;
@@ -32,6 +33,7 @@ mod xxh3;
 
 pub use face::{copy, copy_crc32c, copy_within, copy_xxh3, crc32c, fill, xxh3};
 pub use ready::{Ready, ReadyChecksum, ReadyFill, ReadyHash};
+pub use rolling::RollingSum;
 pub use row::{Checksum, CopyFn, CopyHashFn, CopySumFn, Fill, FillFn, Hash, HashFn, Kernel, SumFn};
 pub use rows::inline;
 pub use rows::prefetch::{prefetch_distance, set_prefetch_distance};

@@ -318,7 +318,6 @@ fn without_openat2_a_server_follows_no_link() {
 }
 
 #[test]
-#[cfg(feature = "lab")]
 fn sessions_are_removed_only_after_their_result_is_on_the_disk() {
     let test = "sessions_are_removed_only_after_their_result_is_on_the_disk";
     let scratch = Scratch::new();

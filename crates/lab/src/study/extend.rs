@@ -45,11 +45,14 @@ pub fn obstacle(
         });
         return Some(format!("the variants of the result are {then}, and those of this run {now}"));
     }
-    let then = saved.conditions["file_systems"].as_array()?.iter();
+    let then = saved.conditions["file_systems"].as_array().into_iter().flatten();
     let then: Vec<&str> = then.filter_map(|mount| mount[1].as_str()).collect();
     let now: Vec<&str> = now.file_systems.iter().map(|[_, name, _]| name.as_str()).collect();
     (then != now).then(|| {
-        let [then, now] = [then, now].map(|names| names.join(", "));
+        let [then, now] = [then, now].map(|names| match names[..] {
+            [] => "an unknown file system".to_owned(),
+            _ => names.join(", "),
+        });
         format!("the result was measured on {then}, and --at is on {now}")
     })
 }

@@ -143,6 +143,9 @@ fn a_result_of_another_study_or_machine_is_refused() {
         serde_json::to_value(Conditions::now(&[Path::new("/dev")])).expect("conditions");
     let elsewhere = why(&result, &[]).expect("an obstacle");
     assert!(elsewhere.contains("--at is on proc"), "{elsewhere}");
+    result.conditions["file_systems"].take();
+    let unknown = why(&result, &[]).expect("an obstacle");
+    assert!(unknown.contains("measured on an unknown file system"), "{unknown}");
     result.study = "002".to_owned();
     let study = why(&result, &[]).expect("an obstacle");
     assert!(study.contains("study 002, not of test"), "{study}");

@@ -167,7 +167,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(24))]
+        #![proptest_config(ProptestConfig::with_cases(12))]
         #[test]
         fn stretches_of_any_size_give_every_name_once_and_sorted(
             names in prop::collection::btree_set("[a-zA-Z0-9_\u{e9}]{1,60}", 0..600),

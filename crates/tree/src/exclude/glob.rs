@@ -12,16 +12,16 @@ pub(super) struct Glob(Box<[GlobToken]>);
 pub(super) const ALLOCATION: usize = 16;
 
 /// A set of bytes, one bit for each. A filter file of another user may have a million of them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct ByteSet([u64; 4]);
 
 impl ByteSet {
-    fn of(members: &[bool; 256]) -> Self {
-        let mut set = Self([0; 4]);
-        for (byte, _) in members.iter().enumerate().filter(|(_, is)| **is) {
-            set.0[byte / 64] |= 1 << (byte % 64);
-        }
-        set
+    fn add(&mut self, byte: u8) {
+        self.0[usize::from(byte / 64)] |= 1 << (byte % 64);
+    }
+
+    fn remove(&mut self, byte: u8) {
+        self.0[usize::from(byte / 64)] &= !(1 << (byte % 64));
     }
 
     fn has(&self, byte: u8) -> bool {
@@ -166,7 +166,7 @@ fn push_stars(
 fn bracket(text: &[u8], mut at: usize) -> Option<(Box<ByteSet>, usize)> {
     let is_negated = matches!(text.get(at), Some(b'!' | b'^'));
     at += usize::from(is_negated);
-    let mut set = [false; 256];
+    let mut set = Box::<ByteSet>::default();
     let mut before = None;
     let first = at;
     loop {
@@ -178,17 +178,14 @@ fn bracket(text: &[u8], mut at: usize) -> Option<(Box<ByteSet>, usize)> {
         match (byte, before) {
             (b'-', Some(from)) if is_range => {
                 let (to, end) = escaped(text, at + 1)?;
-                set.iter_mut()
-                    .take(usize::from(to) + 1)
-                    .skip(usize::from(from))
-                    .for_each(|one| *one = true);
+                (from..=to).for_each(|byte| set.add(byte));
                 (before, at) = (None, end);
                 continue;
             }
             (b'[', _) if text.get(at + 1) == Some(&b':') => {
                 if let Some((name, end)) = class_name(text, at + 2) {
                     let is_member = class(name)?;
-                    (0..=255).filter(is_member).for_each(|byte: u8| set[usize::from(byte)] = true);
+                    (0..=255).filter(is_member).for_each(|byte| set.add(byte));
                     (before, at) = (None, end);
                     continue;
                 }
@@ -196,14 +193,14 @@ fn bracket(text: &[u8], mut at: usize) -> Option<(Box<ByteSet>, usize)> {
             _ => {}
         }
         let (byte, end) = escaped(text, at)?;
-        set[usize::from(byte)] = true;
+        set.add(byte);
         (before, at) = (Some(byte), end);
     }
     if is_negated {
-        set = set.map(|is| !is);
+        set.0 = set.0.map(|word| !word);
     }
-    set[usize::from(b'/')] = false;
-    Some((Box::new(ByteSet::of(&set)), at + 1))
+    set.remove(b'/');
+    Some((set, at + 1))
 }
 
 /// Returns the byte at `at`, and the position after it. If the byte is a backslash, returns the byte that follows

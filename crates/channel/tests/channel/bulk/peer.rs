@@ -53,13 +53,7 @@ pub struct Script {
 
 /// Fills a buffer with the test data number `seed`.
 pub fn fill(seed: u64, into: &mut [u8]) {
-    for (n, chunk) in into.chunks_mut(8).enumerate() {
-        let word = (n as u64).wrapping_add(seed << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let high = (word >> 56) as u8;
-        for (byte, own) in chunk.iter_mut().zip(word.to_le_bytes()) {
-            *byte = own ^ high;
-        }
-    }
+    thalweg_testing::bytes::fill(seed, 0, into);
 }
 
 /// Returns the first position at which a buffer differs from test data number `seed`.

@@ -100,10 +100,11 @@ impl Arm for CopyPiece {
         if self.fault == "byte" {
             self.to[self.len / 2] ^= 1;
         }
-        match self.to.iter().zip(&self.from).position(|(to, from)| to != from) {
-            Some(at) => Err(Unfit::because(format!("byte {at} differs"))),
-            None => Ok(()),
+        if self.to == self.from {
+            return Ok(());
         }
+        let equal = self.to.iter().zip(&self.from).take_while(|(to, from)| to == from).count();
+        Err(Unfit::because(format!("byte {equal} differs")))
     }
 
     fn alias(&mut self) -> Option<Result<Alias, Unfit>> {

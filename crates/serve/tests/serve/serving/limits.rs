@@ -250,7 +250,7 @@ fn many_archives_that_are_not_read_open_one_file_each() {
         options.max_connections = Some(32);
         options.metrics = true;
     });
-    for n in 0..40 {
+    for n in 0..16 {
         place.file(&format!("tree/{n}"), noise(1 << 20));
     }
     let deaf: Vec<Client> = (0..20)
@@ -266,7 +266,7 @@ fn many_archives_that_are_not_read_open_one_file_each() {
     });
     for mut client in deaf {
         let answer = client.answer(false);
-        assert!(answer.is_whole && answer.body.len() > 40 << 20);
+        assert!(answer.is_whole && answer.body.len() > 16 << 20);
     }
 }
 

@@ -151,6 +151,12 @@ impl Client {
         lines.filter(|line| line.contains(&port)).collect::<Vec<_>>().join("\n")
     }
 
+    /// Removes and returns the first bytes received.
+    fn take(&mut self, len: usize) -> Vec<u8> {
+        let rest = self.came.split_off(len);
+        std::mem::replace(&mut self.came, rest)
+    }
+
     /// Returns `true` if no more bytes come.
     pub fn is_at_end(&mut self) -> bool {
         self.came.is_empty() && !self.more()
@@ -159,8 +165,7 @@ impl Client {
     pub fn head(&mut self) -> String {
         loop {
             if let Some(end) = self.came.windows(4).position(|four| four == b"\r\n\r\n") {
-                let head = self.came.drain(..end + 4).collect();
-                return String::from_utf8(head).unwrap();
+                return String::from_utf8(self.take(end + 4)).unwrap();
             }
             assert!(
                 self.more(),
@@ -181,7 +186,7 @@ impl Client {
             let len: usize = len.parse().unwrap();
             while self.came.len() < len && self.more() {}
             answer.is_whole = self.came.len() >= len;
-            answer.body = self.came.drain(..len.min(self.came.len())).collect();
+            answer.body = self.take(len.min(self.came.len()));
         } else if !has_none {
             while self.more() {}
             answer.body = std::mem::take(&mut self.came);
@@ -192,7 +197,7 @@ impl Client {
     fn line(&mut self) -> Option<String> {
         loop {
             if let Some(end) = self.came.windows(2).position(|two| two == b"\r\n") {
-                let line: Vec<u8> = self.came.drain(..end + 2).collect();
+                let line = self.take(end + 2);
                 return Some(String::from_utf8_lossy(&line[..end]).into_owned());
             }
             if !self.more() {
@@ -209,8 +214,8 @@ impl Client {
                     return false;
                 }
             }
-            body.extend(self.came.drain(..len));
-            assert_eq!(self.came.drain(..2).collect::<Vec<_>>(), b"\r\n");
+            body.extend_from_slice(&self.take(len));
+            assert_eq!(self.take(2), b"\r\n");
             if len == 0 {
                 return true;
             }
