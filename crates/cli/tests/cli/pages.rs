@@ -186,6 +186,22 @@ fn the_page_of_commands_has_the_help_of_every_command() {
 }
 
 #[test]
+fn options_of_rsync_that_the_guide_marks_as_always_on_are_accepted() {
+    let page = fs::read_to_string(root().join("docs/guides/coming-from-rsync.md")).unwrap();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" | always |"));
+    // Every second part is an option in backticks.
+    let options = rows.flat_map(|(options, _)| options.split('`').skip(1).step_by(2));
+    let options: Vec<&str> = options.collect();
+    assert!(options.len() > 15, "{options:?}");
+    let scratch = Scratch::new();
+    scratch.file("src/file", "text");
+    for option in options {
+        let ran = scratch.run(&["sync", option, "src", "dst"]);
+        assert_eq!(ran.code, 0, "{option}: {}", ran.err);
+    }
+}
+
+#[test]
 fn every_guarantee_names_a_test_that_exists() {
     let mut sources = String::new();
     for folder in ["crates", "python/tests", "java/src/test"] {

@@ -12,6 +12,24 @@ use crate::{
 const DELETION: &str = "Deletion";
 const SAFETY: &str = "Safety";
 const SPEED: &str = "Speed";
+const ALWAYS_SHORT: [char; 12] = ['r', 'l', 'p', 't', 'g', 'o', 'D', 'H', 'A', 'X', 'S', 'P'];
+const ALWAYS: [&str; 15] = [
+    "recursive",
+    "links",
+    "perms",
+    "times",
+    "group",
+    "owner",
+    "devices",
+    "specials",
+    "hard-links",
+    "acls",
+    "xattrs",
+    "sparse",
+    "partial",
+    "append",
+    "numeric-ids",
+];
 
 /// Make a directory equal to another one
 ///
@@ -38,18 +56,11 @@ pub struct SyncArgs {
     #[arg(required = true, num_args = 1.., value_name = "SRC... DST")]
     pub paths: Vec<PathBuf>,
 
-    /// Has no effect: thalweg always keeps what -a of rsync keeps
-    #[arg(short, long)]
+    /// Has no effect: thalweg always does what -a of rsync does
+    // The aliases are options of rsync without an effect here: thalweg always keeps attributes, holes, numeric owners
+    // and partial files, and shows progress on a terminal.
+    #[arg(short, long, short_aliases = ALWAYS_SHORT, aliases = ALWAYS)]
     pub archive: bool,
-    // Options of rsync without an effect here, because thalweg always keeps these attributes.
-    #[arg(short = 'r', long, hide = true)]
-    pub recursive: bool,
-    #[arg(short = 'H', long, hide = true)]
-    pub hard_links: bool,
-    #[arg(short = 'A', long, hide = true)]
-    pub acls: bool,
-    #[arg(short = 'X', long, hide = true)]
-    pub xattrs: bool,
     /// Compare the bytes of files with equal sizes, not their times
     #[arg(short, long)]
     pub checksum: bool,
@@ -112,9 +123,6 @@ pub struct SyncArgs {
 
     #[command(flatten)]
     pub given: GivenArgs,
-    // Has no effect: thalweg always keeps numeric owners and groups.
-    #[arg(long, hide = true)]
-    pub numeric_ids: bool,
 
     /// Compare each copied and each unchanged file with its source by a hash
     #[arg(long, help_heading = SAFETY)]

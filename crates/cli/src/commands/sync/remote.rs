@@ -95,8 +95,8 @@ fn refused(args: &SyncArgs) -> Option<&'static str> {
     unsupported!(
         args,
         SyncArgs {
-            paths archive recursive hard_links acls xattrs checksum itemize verbose dry_run delete delete_excluded
-            chosen given reference trash numeric_ids max_delete force durable jobs limit remote shown copy_links
+            paths archive checksum itemize verbose dry_run delete delete_excluded
+            chosen given reference trash max_delete force durable jobs limit remote shown copy_links
             one_file_system verify no_detect_renames detect_renames log
         },
         refused {}
