@@ -75,7 +75,7 @@ fn help_or_usage(error: &clap::Error) -> Result<Exit, CommandFailure> {
     if error.use_stderr() {
         let _ = error.print();
         if let Some(hint) = hint_of_dashes(error) {
-            eprintln!("{hint}");
+            let _ = writeln!(io::stderr(), "{hint}");
         }
         return Ok(Exit::Usage);
     }

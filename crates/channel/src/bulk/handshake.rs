@@ -13,6 +13,7 @@ use crate::link::Link;
 use crate::shared::end::ChannelEnd;
 use crate::shared::handshake::{Accepted, AskedParty, MetSides, Offered, Party, new_epoch};
 use crate::shared::line::LinkLine;
+use crate::shared::liveness::Gone;
 use crate::shared::stop::WaitStop;
 use crate::shared::wait::WaitLimits;
 use rustix::fd::AsFd;
@@ -22,6 +23,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 use thalweg_core::{Info, Judgement, Tuning, Unfit};
+use thalweg_sys::Errno;
 
 /// Maximum number of rejected mechanisms that a receiver records. Every build has fewer mechanisms, so an honest sender
 /// never exceeds it.
@@ -130,6 +132,7 @@ impl MetPeer {
             };
             match offered {
                 Ok(outgoing) => return Ok((ChosenMechanism { info, tuning }, outgoing)),
+                Err(why) if has_died(&why) => return Err(WaitStop::Gone(Gone::Died)),
                 Err(why) => self.skip(info.name, why.reason),
             }
         }
@@ -216,6 +219,7 @@ impl MetPeer {
             let parcel = Parcel { words: offer.words, fds };
             match self.accept_one(&offer.text, &offer.tuning, parcel)? {
                 Ok(agreed) => return Ok(agreed),
+                Err(why) if has_died(&why) => return Err(WaitStop::Gone(Gone::Died)),
                 Err(why) => self.skip(&offer.text, why.reason),
             }
         }
@@ -285,6 +289,12 @@ fn trusted(link: &Link, we: bool, they: bool) -> Result<(), Unfit> {
         () => return Ok(()),
     };
     Err(Unfit::because(why))
+}
+
+/// Returns `true` if a call failed because the peer is exiting. The kernel frees the memory of a killed process, and
+/// then reports ESRCH, before it closes the sockets and the pidfd reports the death.
+fn has_died(why: &Unfit) -> bool {
+    why.errno == Some(Errno::SRCH)
 }
 
 /// Runs the handshake. Converts a failed system call into a refusal, as the mechanisms do.

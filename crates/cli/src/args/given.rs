@@ -99,7 +99,10 @@ fn parse_mode(text: &str) -> Result<ModeChange, String> {
         Some(b'F') => (Some(false), &text[1..]),
         _ => (None, text),
     };
-    if let Ok(mode) = u32::from_str_radix(rest, 8) {
+    // `from_str_radix` accepts a sign: `+111` is neither an octal mode nor a symbolic one.
+    if !rest.starts_with('+')
+        && let Ok(mode) = u32::from_str_radix(rest, 8)
+    {
         let fits = mode <= 0o7777;
         let change = ModeChange { directories, clear: 0o7777, set: mode, set_if_executable: 0 };
         return fits.then_some(change).ok_or_else(invalid);
@@ -173,7 +176,7 @@ mod tests {
         assert_eq!((change("=w").clear, change("=w").set), (0o777, 0o222 & own));
         assert_eq!(change("a+X").set_if_executable, 0o111);
         assert!(parse_modes("D755,F644").is_ok());
-        for text in ["", "999", "u", "z+r", "u+q", "D"] {
+        for text in ["", "999", "u", "z+r", "u+q", "D", "+111", "F+644", "D+1000"] {
             assert!(parse_mode(text).is_err(), "{text}");
         }
     }

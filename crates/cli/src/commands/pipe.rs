@@ -144,6 +144,10 @@ fn fan_out(args: &PipeArgs, stream: &StreamCopy<'_>) -> Result<Exit, CommandFail
             Err(failure) => failures.push(failure),
         }
     }
+    // A usage error must not cost any file its content, so truncation begins after all files were checked.
+    if !args.append {
+        files.retain(|(name, file)| truncate(name, file).map_err(|why| failures.push(why)).is_ok());
+    }
     let mut branches = vec![Branch { end: stream.sink, vital: true }];
     for (name, file) in &files {
         let end = End::of(file.as_fd()).map_err(|e| CommandFailure::of_call("fstat", name, e))?;
@@ -170,7 +174,7 @@ fn fan_out(args: &PipeArgs, stream: &StreamCopy<'_>) -> Result<Exit, CommandFail
     })
 }
 
-/// Opens a file of `--tee`. Truncates the file only after checking that it is neither the source nor the sink.
+/// Opens a file of `--tee`, and checks that it is neither the source nor the sink.
 fn open(path: &Path, append: bool, stream: &StreamCopy<'_>) -> Result<OwnedFd, CommandFailure> {
     let name = shown(path).to_string();
     let appending = if append { OFlags::APPEND } else { OFlags::empty() };
@@ -185,12 +189,13 @@ fn open(path: &Path, append: bool, stream: &StreamCopy<'_>) -> Result<OwnedFd, C
             ));
         }
     }
-    if !append {
-        match ftruncate(&file, 0) {
-            // FIFOs and devices cannot be truncated.
-            Ok(()) | Err(Errno::INVAL) => {}
-            Err(errno) => return Err(CommandFailure::of_call("ftruncate", &name, errno)),
-        }
-    }
     Ok(file)
+}
+
+fn truncate(name: &str, file: &OwnedFd) -> Result<(), CommandFailure> {
+    match ftruncate(file, 0) {
+        // FIFOs and devices cannot be truncated.
+        Ok(()) | Err(Errno::INVAL) => Ok(()),
+        Err(errno) => Err(CommandFailure::of_call("ftruncate", name, errno)),
+    }
 }

@@ -81,10 +81,10 @@ pub fn one_by_one<T>(
     }
     let mut worst = Exit::Done;
     for one in all {
-        worst = worse(worst, copy(one).unwrap_or_else(|failure| report(&failure)));
         if interrupt::is_interrupted() {
-            break;
+            return Ok(worse(worst, Exit::Failed));
         }
+        worst = worse(worst, copy(one).unwrap_or_else(|failure| report(&failure)));
     }
     Ok(worst)
 }

@@ -123,6 +123,10 @@ fn a_tee_that_fails_is_named_and_the_others_go_on() {
     }
     scratch.shell("echo more | $T pipe --append --tee good > /dev/null").ended(0);
     assert!(scratch.read("good") == [data.as_slice(), b"more\n"].concat());
+    // A refusal costs no other file its content.
+    scratch.file("in", "text");
+    scratch.shell("$T pipe --tee good --tee in <in >/dev/null").ended(2);
+    assert!(scratch.read("good") == [data.as_slice(), b"more\n"].concat());
 }
 
 #[test]

@@ -144,6 +144,19 @@ fn names_are_placed_as_by_cp_and_a_slash_means_the_contents() {
     several.expect(0);
     assert_eq!(names(&scratch.join("both")), ["new", "src"]);
     assert!(!scratch.join("x").exists());
+    // The directory of `-t` must exist.
+    for not_directory in ["src/f", "missing"] {
+        let before = names(scratch.path());
+        let into = |path: &OsStr, source: &OsStr| {
+            let option = [OsStr::new("--target-directory="), path].join(OsStr::new(""));
+            run(machine.copy(&[]).arg(option).arg(source)).expect(2).expect_said("not a directory");
+        };
+        let (here, there) = (scratch.join(not_directory), machine.at(not_directory));
+        into(here.as_ref(), machine.at("src/f").as_ref());
+        into(there.as_ref(), scratch.join("src/f").as_ref());
+        assert_eq!(names(scratch.path()), before);
+        bytes::expect(&scratch.join("src/f"), 1, 10);
+    }
 }
 
 #[test]
@@ -164,6 +177,7 @@ fn what_cannot_be_done_between_machines_is_refused() {
     refused(&["-a", "x@-oProxyCommand=touch:src", "dst"], "invalid host name");
     refused(&["-a", "$(touch owned):src", "dst"], "invalid host name");
     refused(&["-a", "-e", "'", "h:src", "dst"], "-e");
+    refused(&["-a", "--shard=0/1", "src", "h:dst"], "--shard cannot be used with a remote");
     assert_eq!(names(scratch.path()), ["rsh", "src"]);
     // A name with a slash before the colon is a local name.
     fs::write(scratch.join("a:b"), "x").unwrap();

@@ -28,6 +28,7 @@ use crate::{
     },
     profile::{Moves, SavedProfile},
     progress::{Counting, ProgressMeter},
+    remote::direction::Direction,
 };
 
 /// Runs one worker of a sharded copy. With `--shard list`, prints the detected rank instead.
@@ -67,6 +68,10 @@ fn ends(args: &CopyArgs) -> Result<(PathBuf, PathBuf), CommandFailure> {
         (
             is_dash(source) || is_dash(&destination),
             "--shard cannot be used with standard input or output",
+        ),
+        (
+            Direction::of(&sources, &destination)?.is_some(),
+            "--shard cannot be used with a remote source or destination",
         ),
         (
             args.target_directory.is_some(),

@@ -52,7 +52,7 @@ impl<'a> RemoteCopy<'a> {
         match &self.direction {
             Direction::Pull(names) => {
                 refuse_same_names(names.iter().filter_map(|name| named(Path::new(&name.path))))?;
-                if names.len() > 1 && !self.destination.is_dir() {
+                if self.goes_into_directory(names.len()) && !self.destination.is_dir() {
                     return Err(not_a_directory(self.destination));
                 }
                 one_by_one(names, |name| {
@@ -62,12 +62,17 @@ impl<'a> RemoteCopy<'a> {
             Direction::Push(name, sources) => {
                 refuse_same_names(sources.iter().filter_map(|source| named(source)))?;
                 one_by_one(sources, |source| {
-                    let is_one = sources.len() == 1;
-                    let push = |remote: &RemoteArgs| self.push(remote, name, source, is_one);
+                    let into_existing = self.goes_into_directory(sources.len());
+                    let push = |remote: &RemoteArgs| self.push(remote, name, source, into_existing);
                     self.args.remote.with_program(name, push)
                 })
             }
         }
+    }
+
+    /// Returns `true` if the destination must be a directory.
+    fn goes_into_directory(&self, source_count: usize) -> bool {
+        source_count > 1 || self.args.target_directory.is_some()
     }
 
     fn pull(&self, remote: &RemoteArgs, name: &RemoteName) -> Result<Exit, CommandFailure> {
@@ -101,7 +106,7 @@ impl<'a> RemoteCopy<'a> {
         remote: &RemoteArgs,
         name: &RemoteName,
         source: &Path,
-        is_one: bool,
+        into_existing: bool,
     ) -> Result<Exit, CommandFailure> {
         let args = self.args;
         let is_tree = args.recursive || args.kept.archive;
@@ -132,7 +137,7 @@ impl<'a> RemoteCopy<'a> {
             ("--verify", args.verify.is_some()),
             ("--copy-links", self.copies_links()),
             ("--one-file-system", args.one_file_system),
-            ("--into-existing", !is_one),
+            ("--into-existing", into_existing),
             ("--json", args.shown.json),
         ];
         words.extend(given.into_iter().filter(|(_, is)| *is).map(|(word, _)| word.to_owned()));

@@ -192,7 +192,8 @@ impl RemoteSync<'_> {
             let path = path.iter().map(|path| encode(path.as_os_str()));
             words.extend(path.map(|path| format!("{option}={path}")));
         }
-        words.extend(args.max_delete.map(|most| format!("--max-delete={most}")));
+        let max_delete = args.max_delete.filter(|_| args.deletes());
+        words.extend(max_delete.map(|most| format!("--max-delete={most}")));
         words.extend(args.jobs.map(|jobs| format!("--jobs={jobs}")));
         words.push(format!("--fsync={}", args.durable.name()));
         words.push(format!("--from={from}"));
